@@ -75,6 +75,8 @@ type settings struct {
 	Factor    float32
 	Offset    float32
 	Rows      int // of a matrix
+	K         int // of top gates
+	Balance   float32
 	Inner     int
 	Logits    string
 	L0        float32 // in training alone
@@ -136,6 +138,7 @@ func operators() map[string]func(*lowering, *node) Value {
 		"first":        (*lowering).first,
 		"expand":       func(l *lowering, n *node) Value { return l.Gather(l.input(n, 0), l.entries(n).Row) },
 		"softmax":      (*lowering).softmax,
+		"top_gates":    (*lowering).topGates,
 		"weighted_sum": (*lowering).weightedSum,
 		"linear":       (*lowering).linear,
 		"add_bias":     func(l *lowering, n *node) Value { return l.Op(Add, l.input(n, 0), l.tensor(n.Bias)) },

@@ -113,6 +113,14 @@ func (l *lowering) softmax(n *node) Value {
 	return l.shares(l.input(n, 0), l.entries(n).Row, l.in.NumRows)
 }
 
+// topGates is the softmax of those numbers of each row that fewer than k others are larger than.
+func (l *lowering) topGates(n *node) Value {
+	x, width := l.input(n, 0), int64(n.Shape.Dim)
+	larger := l.Op(Less, l.Reshape(x, -1, width, 1), l.Reshape(x, -1, 1, width))
+	count := l.Reshape(l.Sum(l.Cast(larger, Float), 2), -1, width)
+	return l.softmaxOfRows(l.Op(Select, l.Op(Less, count, l.scalar(float32(n.K))), x, l.scalar(-math.MaxFloat32)), n.Shape.Dim)
+}
+
 // shares is the softmax of each column of x [m, dim] among the numbers that belong to one of so many groups; group says which [m].
 func (l *lowering) shares(x, group, groups Value) Value {
 	e := l.Op(Exp, l.Op(Sub, x, l.Gather(l.Scatter(x, group, groups, true), group)))

@@ -3,6 +3,7 @@ package graph_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -260,6 +261,11 @@ var operators = map[string]func(b *bed) graph.Node{
 		x := b.vec()
 		return b.weigh(b.Concat(b.HardConcrete(x, b.tensor("a", 6), 0), b.HardConcrete(x, b.tensor("c", 2), 0), b.HardConcrete(b.dense, b.tensor("d", 1), 0)))
 	},
+	"top gates": func(b *bed) graph.Node {
+		x := b.vec()
+		noise := b.linear(x, "n", 6)
+		return b.weigh(b.Concat(b.TopGates(x, 2, 0), b.TopGates(x, 6, 0), b.TopGates(b.linear(x, "w", 4), 1, 0), b.TopGates(x, 3, 0, noise), b.TopGates(b.StopGradient(x), 2, 0, noise), b.TopGates(x, 4, 0, b.StopGradient(noise))))
+	},
 	"gru": func(b *bed) graph.Node {
 		x := b.linear(b.Lookup(b.a, "vec"), "w", 6)
 		states := b.GRU(x, b.tensor("u", 2, 6))
@@ -419,6 +425,112 @@ func TestL0(t *testing.T) {
 	}
 	if share, want := float64(closed)/draws, 1-open(-0.5); math.Abs(share-want) > 0.03 {
 		t.Errorf("of %d drawn gates %.3f are closed, want %.3f", draws, share, want)
+	}
+}
+
+// TestBalance: what it costs that some gates get more than others is in the gradient, as differences of the squared coefficient of variation have it, and gates are drawn with the deviation
+// that the noise says.
+func TestBalance(t *testing.T) {
+	t.Parallel()
+	const balance, k, rows = 0.5, 2, 30
+	build := func(balance float32) *graph.Graph {
+		b := newBed()
+		x := b.linear(b.dense, "w", 4)
+		g, err := b.Build(1, click(b.RowSum(b.Mul(b.TopGates(x, k, balance), x))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	plain, costly := build(0), build(balance)
+	in, dense := graphtest.Inputs(plain, graphtest.Shape{Rows: rows}, 1), graphtest.Dense(plain, 2)
+	grads := func(g *graph.Graph) []float32 {
+		s := g.NewSession(1)
+		s.SetDense(dense)
+		s.Step(in, 1)
+		return s.DenseGrad()
+	}
+	// variation is the cost by its definition, of the weights w [columns, 4].
+	variation := func(w []float64) float64 {
+		got, columns := make([]float64, 4), len(w)/4
+		for r := range rows {
+			h := make([]float64, 4)
+			for j := range h {
+				for i := range columns {
+					h[j] += float64(in.Dense[0][r*columns+i]) * w[4*i+j]
+				}
+			}
+			sorted, sum := slices.Sorted(slices.Values(h)), 0.0
+			for _, v := range sorted[4-k:] {
+				sum += math.Exp(v)
+			}
+			for j, v := range h {
+				if v >= sorted[4-k] {
+					got[j] += math.Exp(v) / sum
+				}
+			}
+		}
+		mean, squares := float64(rows)/4, 0.0
+		for _, v := range got {
+			squares += (v - mean) * (v - mean)
+		}
+		return squares / 4 / (mean * mean)
+	}
+	without, with := grads(plain), grads(costly)
+	w := make([]float64, len(dense))
+	for i, v := range dense {
+		w[i] = float64(v)
+	}
+	for i := range w {
+		const h = 1e-6
+		up, down := slices.Clone(w), slices.Clone(w)
+		up[i], down[i] = w[i]+h, w[i]-h
+		want := balance * (variation(up) - variation(down)) / (2 * h)
+		if got := float64(with[i] - without[i]); math.Abs(got-want) > 1e-5 {
+			t.Errorf("weight %d: balance adds %v to the gradient, want %v", i, got, want)
+		}
+	}
+}
+
+// TestNoisyGates: of two gates with equal numbers each is the open one half of the time in training, the same one in a step that is done again, and both are in prediction; one that is
+// ahead by a deviation of the difference is open as often as the normal distribution says.
+func TestNoisyGates(t *testing.T) {
+	t.Parallel()
+	b := newBed()
+	x, noise := b.Columns(b.dense, 0, 2), b.Columns(b.dense, 2, 4)
+	gates := b.TopGates(b.Mul(x, b.linear(b.dense, "w", 2)), 1, 0, noise)
+	g, err := b.Build(1, graph.Output{Head: model.Head{Name: "gate", Loss: loss.Squared, Width: 2}, Node: gates})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := g.NewSession(1)
+	dense := make([]float32, g.Layout().DenseLen())
+	dense[0], dense[1] = 1, 1 // both columns of w read the first number alone
+	s.SetDense(dense)
+	in := graphtest.Inputs(g, graphtest.Shape{Rows: 1}, 1)
+	for _, test := range []struct{ ahead, want float64 }{{0, 0.5}, {1, 0.8413}} {
+		softplus := math.Sqrt(0.5) // so that the difference has a deviation of 1
+		raw := float32(math.Log(math.Exp(softplus) - 1))
+		copy(in.Dense[0], []float32{1, float32(1 - test.ahead), raw, raw})
+		const draws = 4000
+		open := 0
+		for seed := range uint64(draws) {
+			p, _ := s.Step(in, seed)
+			first := p[0][0]
+			if again, _ := s.Step(in, seed); again[0][0] != first {
+				t.Fatal("the same step has other noise")
+			}
+			if first == 1 {
+				open++
+			}
+		}
+		if share := float64(open) / draws; math.Abs(share-test.want) > 0.03 {
+			t.Errorf("ahead by %v a gate is open in %.3f of the draws, want %.3f", test.ahead, share, test.want)
+		}
+	}
+	copy(in.Dense[0], []float32{1, 1, 0, 0})
+	if p := s.Predict(in)[0]; p[0] != 0.5 || p[1] != 0.5 {
+		t.Errorf("in prediction equal numbers have %v", p)
 	}
 }
 

@@ -67,6 +67,7 @@ func operators() []func() op {
 		func() op { return &first{} },
 		func() op { return &expand{} },
 		func() op { return &softmax{} },
+		func() op { return &topGates{} },
 		func() op { return &weightedSum{} },
 		func() op { return &gru{} },
 		func() op { return &last{} },

@@ -17,8 +17,35 @@ func Mixture(b *graph.Builder, name string, x graph.Node, experts []graph.Node, 
 	if len(experts) == 1 {
 		return experts[0]
 	}
-	gate := b.Softmax(b.Linear(x, weight(b, name, x.Dim(), len(experts), r), nil))
+	return weighed(b, experts, b.Softmax(b.Linear(x, weight(b, name, x.Dim(), len(experts), r), nil)))
+}
+
+// weighed adds up what experts say by the shares of a gate.
+func weighed(b *graph.Builder, experts []graph.Node, gate graph.Node) graph.Node {
 	return b.Fold(b.Scale(b.Concat(experts...), gate), experts[0].Dim())
+}
+
+// GateConfig are the settings of the gates of an [MMoE].
+type GateConfig struct {
+	// Top is how many experts a gate mixes for a row, those with the largest numbers; 0: all.
+	Top int
+	// Noise draws in training how large the numbers are, by a deviation that is learned.
+	Noise bool
+	// Balance times the squared variation of what the experts get together is minimised with the losses.
+	Balance float32
+}
+
+// sparseMixture is a [Mixture] whose gate is closed for most experts ([graph.Builder.TopGates]). Where noise is drawn, "name.noise.weight", zeros at first, says how much.
+func sparseMixture(b *graph.Builder, name string, x graph.Node, experts []graph.Node, cfg GateConfig, r Rule) graph.Node {
+	if cfg.Top == 0 || len(experts) == 1 {
+		return Mixture(b, name, x, experts, r)
+	}
+	logits := b.Linear(x, weight(b, name, x.Dim(), len(experts), r), nil)
+	var noise []graph.Node
+	if cfg.Noise {
+		noise = append(noise, b.Linear(x, b.Tensor(param.Tensor{Name: name + ".noise.weight", Shape: []int{x.Dim(), len(experts)}, Optimizer: r.Optimizer, L2: r.L2}), nil))
+	}
+	return weighed(b, experts, b.TopGates(logits, cfg.Top, cfg.Balance, noise...))
 }
 
 // ExpertsConfig are the settings of [MMoE] and [PLE].
@@ -29,16 +56,18 @@ type ExpertsConfig struct {
 	Levels int
 	// Expert is the perceptron that each expert is.
 	Expert MLPConfig
+	// Gate are the settings of the gates ([MMoE]).
+	Gate GateConfig
 }
 
 // MMoE is a multi-gate mixture of experts (Ma et al., 2018, equations 6 and 7): perceptrons that all tasks share, which each task mixes by
-// a gate of its own. x [rows, n] -> for each task [rows, last of Expert.Hidden]. Expert e's tensors are those of the perceptron "name.e",
+// a gate of its own, of all or of a few (Shazeer et al., 2017). x [rows, n] -> for each task [rows, last of Expert.Hidden]. Expert e's tensors are those of the perceptron "name.e",
 // the gate's of a task are "name.TASK.gate.weight".
 func MMoE(b *graph.Builder, name string, x graph.Node, tasks []string, cfg ExpertsConfig) []graph.Node {
 	experts := mlps(b, name, x, cfg.Experts, cfg.Expert)
 	var out []graph.Node
 	for _, task := range tasks {
-		out = append(out, Mixture(b, fmt.Sprintf("%s.%s.gate", name, task), x, experts, cfg.Expert.Rule))
+		out = append(out, sparseMixture(b, fmt.Sprintf("%s.%s.gate", name, task), x, experts, cfg.Gate, cfg.Expert.Rule))
 	}
 	return out
 }

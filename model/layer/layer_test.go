@@ -111,6 +111,10 @@ func TestLayersFollowReference(t *testing.T) {
 			cfg := layer.ExpertsConfig{Experts: 3, Expert: layer.MLPConfig{Hidden: []int{4, 2}, Rule: rule}}
 			return b.Concat(layer.MMoE(b, "e", x, []string{"a", "b"}, cfg)...)
 		},
+		"mmoe of few": func(b *graph.Builder, x graph.Node) graph.Node {
+			cfg := layer.ExpertsConfig{Experts: 3, Expert: layer.MLPConfig{Hidden: []int{4, 2}, Rule: rule}, Gate: layer.GateConfig{Top: 2, Noise: true}}
+			return b.Concat(layer.MMoE(b, "e", x, []string{"a", "b"}, cfg)...)
+		},
 		"one expert": func(b *graph.Builder, x graph.Node) graph.Node {
 			return b.Add(layer.MMoE(b, "e", x, []string{"a", "b"}, layer.ExpertsConfig{Experts: 1, Expert: layer.MLPConfig{Hidden: []int{3}, Rule: rule}})...)
 		},

@@ -95,15 +95,15 @@ func (i Init) Fill(dst []float32, seed, name, id uint64) {
 	case InitNormal:
 		s := Mix(Mix(seed, name), id)
 		for k := range dst {
-			dst[k] = i.A + i.B*float32(gauss(Mix(s, uint64(k))))
+			dst[k] = i.A + i.B*float32(Gauss(Mix(s, uint64(k))))
 		}
 	case InitTruncatedNormal:
 		s := Mix(Mix(seed, name), id)
 		for k := range dst {
 			r := Mix(s, uint64(k))
-			z := gauss(r)
+			z := Gauss(r)
 			for attempt := uint64(0); math.Abs(z) > 2; attempt++ { // one of 22 lies outside
-				z = gauss(Mix(r, attempt))
+				z = Gauss(Mix(r, attempt))
 			}
 			dst[k] = i.A + i.B*float32(z)
 		}
@@ -116,8 +116,8 @@ func uniform(dst []float32, low, high float32, s uint64) {
 	}
 }
 
-// gauss makes a number of the normal distribution of random bits (Box and Muller, 1958).
-func gauss(r uint64) float64 {
+// Gauss makes a number of the standard normal distribution of random bits (Box and Muller, 1958).
+func Gauss(r uint64) float64 {
 	u1 := (float64(r>>40) + 1) / (1 << 24) // in (0, 1], so its logarithm is finite
 	u2 := float64(r&(1<<24-1)) / (1 << 24)
 	return math.Sqrt(-2*math.Log(u1)) * math.Cos(2*math.Pi*u2)

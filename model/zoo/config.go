@@ -96,6 +96,11 @@ type Config struct {
 	// Experts is the number of experts that all heads share (MMoE, PLE, and of a level SNR), OwnExperts that of each head for itself (PLE), and Levels how many levels
 	// of experts there are (PLE, SNR). Default 4, 2, 2.
 	Experts, OwnExperts, Levels int
+	// TopExperts is how many experts a gate mixes for a row, those of the largest numbers; GateNoise draws in training how large they are, and Balance is what it costs that some experts get more
+	// than others (MMoE). Default 0, all of them, without noise and cost.
+	TopExperts int
+	GateNoise  bool
+	Balance    float32
 	// Tower are the widths of the perceptron of each head behind the experts (MMoE, PLE, SNR), or behind what all share (DBMTL). Default 32.
 	Tower []int
 	// Relation are the widths of the perceptron that joins what is known for a head with what is for those before it (DBMTL). Default 32.
@@ -299,6 +304,7 @@ func (c Config) Validate() error {
 	notNegative("dense_l2", float64(c.DenseL2))
 	notNegative("clip_norm", c.ClipNorm)
 	notNegative("l0", float64(c.L0))
+	notNegative("balance", float64(c.Balance))
 	for _, o := range []struct {
 		what string
 		rule optim.Optimizer
@@ -442,6 +448,9 @@ func (c Config) String() string {
 	}
 	if slices.Contains(shape.uses, "cross_rank") && c.CrossRank != 0 {
 		fmt.Fprintf(&b, ",cross_rank=%d,cross_experts=%d", c.CrossRank, c.CrossExperts)
+	}
+	if slices.Contains(shape.uses, "top_experts") && c.TopExperts != 0 {
+		fmt.Fprintf(&b, ",top_experts=%d,gate_noise=%t,balance=%g", c.TopExperts, c.GateNoise, c.Balance)
 	}
 	if slices.Contains(shape.uses, "l0") {
 		fmt.Fprintf(&b, ",l0=%g", c.L0)

@@ -178,8 +178,10 @@ func topologies() []topology {
 		{name: DSSM, vectors: true, perceptron: true, uses: []string{"item", "vector"}, check: checkDSSM, build: single((*assembly).compared)},
 		{name: Wukong, vectors: true, interacts: true, perceptron: true, uses: []string{"blocks", "block_width", "products", "sums", "rank"}, build: single((*assembly).scaled)},
 		{name: SharedBottom, vectors: true, perceptron: true, attends: true, heads: true, build: (*assembly).shared},
-		{name: MMoE, vectors: true, perceptron: true, attends: true, heads: true, uses: []string{"experts", "tower"}, build: func(a *assembly) []graph.Node {
-			return a.towers(layer.MMoE(a.b, "experts", a.inputs(), a.headNames(), a.experts()))
+		{name: MMoE, vectors: true, perceptron: true, attends: true, heads: true, uses: []string{"experts", "tower", "top_experts"}, check: checkMMoE, build: func(a *assembly) []graph.Node {
+			experts := a.experts()
+			experts.Gate = layer.GateConfig{Top: a.cfg.TopExperts, Noise: a.cfg.GateNoise, Balance: a.cfg.Balance}
+			return a.towers(layer.MMoE(a.b, "experts", a.inputs(), a.headNames(), experts))
 		}},
 		{name: PLE, vectors: true, perceptron: true, attends: true, heads: true, uses: []string{"experts", "own_experts", "levels", "tower"}, build: func(a *assembly) []graph.Node {
 			return a.towers(layer.PLE(a.b, "experts", a.inputs(), a.headNames(), a.experts()))
@@ -311,6 +313,15 @@ func checkFinalMLP(c Config, bad func(format string, args ...any)) {
 		} else if last := layers[len(layers)-1]; last%c.FusionHeads != 0 {
 			bad("the last layer of a perceptron has %d units, which do not divide among fusion_heads %d", last, c.FusionHeads)
 		}
+	}
+}
+
+func checkMMoE(c Config, bad func(format string, args ...any)) {
+	if c.TopExperts < 0 || c.TopExperts > c.Experts {
+		bad("top_experts %d is not between 1 and experts, %d, or 0 for all", c.TopExperts, c.Experts)
+	}
+	if c.TopExperts == 0 && (c.GateNoise || c.Balance != 0) {
+		bad("gate_noise and balance are of gates that choose among experts: set top_experts, or leave them out")
 	}
 }
 

@@ -214,6 +214,13 @@ func TestSettingsReachTheLayout(t *testing.T) {
 			}
 		}
 	}
+	few := zoo.Config{Name: zoo.MMoE, Features: mixed(), TopExperts: 2}
+	for _, other := range []zoo.Config{{}, {TopExperts: 3}, {TopExperts: 2, GateNoise: true}, {TopExperts: 2, Balance: 0.1}} {
+		other.Name, other.Features = zoo.MMoE, mixed()
+		if few.String() == other.String() || mustNew(t, few).Text() == mustNew(t, other).Text() {
+			t.Errorf("%s is %s", other, few)
+		}
+	}
 	heads := zoo.Config{Name: zoo.AutoInt, Features: mixed(), AttentionHeads: 4}
 	if one := (zoo.Config{Name: zoo.AutoInt, Features: mixed()}); heads.String() == one.String() || mustNew(t, heads).Text() == mustNew(t, one).Text() {
 		t.Error("attention heads change nothing")
@@ -274,6 +281,8 @@ func TestFaultsOfModels(t *testing.T) {
 		{zoo.Config{Name: zoo.RankMixer, Features: two, Tokens: 4, TokenWidth: 6}, "token_width 6 does not divide among tokens 4"},
 		{zoo.Config{Name: zoo.RankMixer, Features: two, Dim: 1}, "the features have 2 numbers together, which make no 4 tokens"},
 		{zoo.Config{Name: zoo.DSSM, Features: two, Item: []string{"user", "user"}}, `item names "user" twice`},
+		{zoo.Config{Name: zoo.MMoE, Features: two, TopExperts: 5}, "top_experts 5 is not between 1 and experts, 4"},
+		{zoo.Config{Name: zoo.MMoE, Features: two, GateNoise: true}, "gate_noise and balance are of gates that choose among experts"},
 		{zoo.Config{Name: zoo.NFM, Features: one}, "nfm of one field"},
 		{zoo.Config{Name: zoo.AFM, Features: one}, "afm of one field"},
 		{zoo.Config{Name: zoo.FiBiNET, Features: one}, "fibinet of one field"},
@@ -311,8 +320,13 @@ func TestPredictsAsTrained(t *testing.T) {
 			t.Errorf("%s without batch norm and dropout predicts as trained: %t", name, got)
 		}
 	}
-	for _, cfg := range []zoo.Config{{BatchNorm: true}, {Dropout: 0.1}} {
-		cfg.Name, cfg.Features = zoo.DeepFM, mixed()
+	if !mustNew(t, zoo.Config{Name: zoo.MMoE, Features: mixed(), TopExperts: 2, Balance: 0.1}).NewSession(1).PredictsAsTrained() {
+		t.Error("gates without noise differ in training")
+	}
+	for _, cfg := range []zoo.Config{{BatchNorm: true}, {Dropout: 0.1}, {Name: zoo.MMoE, TopExperts: 2, GateNoise: true}} {
+		if cfg.Features = mixed(); cfg.Name == "" {
+			cfg.Name = zoo.DeepFM
+		}
 		if mustNew(t, cfg).NewSession(1).PredictsAsTrained() {
 			t.Errorf("%s does not predict as trained", cfg)
 		}
