@@ -11,8 +11,8 @@ type DCNv2 struct {
 	Embedding `yaml:",inline"`
 	// CrossLayers is the number of cross layers: the highest degree of feature products less one.
 	CrossLayers int `yaml:"cross_layers" min:"1" max:"32"`
-	// CrossRank, if above 0, makes a mixture of cross_experts experts of that rank of the matrix of each cross layer: fewer parameters and less time where the vectors together have many
-	// more numbers than that. 0: whole matrices.
+	// CrossRank is the rank of the cross_experts experts that take the place of the matrix of each cross layer (DCN-Mix): fewer parameters and less time where the vectors together have many more
+	// numbers than that. 0: whole matrices.
 	CrossRank int `yaml:"cross_rank" default:"0" min:"0" max:"65536"`
 	// CrossExperts is how many experts a cross layer mixes by a gate, with a cross_rank.
 	CrossExperts   int `yaml:"cross_experts" min:"1" max:"1024"`
