@@ -195,6 +195,10 @@ func TestFaults(t *testing.T) {
 		want       []string
 	}{
 		{"schedule without examples", movielens, []string{"train.schedule.kind=cosine"}, []string{"--set train.schedule.kind: train.schedule.over: is missing; say over how many examples cosine goes"}},
+		{"folders in stores", movielens, []string{"dir=s3:/bucket/run", "predict.to={jsonl: 'gs://bucket/scores'}"}, []string{
+			"--set dir: dir: is the URL of a store, and a job writes to this machine: name a folder, and set snapshot.upload, by which snapshots are copied to a store",
+			"--set predict.to: predict.to.jsonl.dir: is the URL of a store: files are written to a folder of this machine, from which other tools may copy them, or to a topic (kafka)",
+		}},
 		{"compressors of another kind", movielens, []string{"optimizer.compress.amplitude=0.1", "optimizer.compress.kind=fixed_r8", "optimizer.compress.range=0.5"}, []string{
 			"--set optimizer.compress.amplitude: optimizer.compress.amplitude: is of one_bit, and optimizer.compress.kind is fixed_r8",
 		}},

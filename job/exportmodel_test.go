@@ -356,6 +356,11 @@ func TestExportedModel(t *testing.T) {
 			if err != nil || again.Rows != r.Rows || again.Tables[0].Earlier != r.Tables[0].Rows || again.Dir != r.Dir {
 				t.Errorf("again: %+v, %v", again, err)
 			}
+			for _, path := range []string{o.Dir, r.Dir, fileURL(o.Dir), fileURL(r.Dir)} {
+				if _, err := job.DescribeStoredModel(t.Context(), path, 1); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(fmt.Sprint(err), path+", which has exports") {
+					t.Errorf("the snapshot of %s: %v", path, err)
+				}
+			}
 			if format != "native" {
 				return
 			}

@@ -35,12 +35,25 @@ type URL struct {
 	Path string
 }
 
-// IsURL reports whether a text is meant as a [URL] and not as a path of this machine.
-func IsURL(text string) bool { return strings.Contains(text, "://") }
+// IsURL reports whether a text is meant as a [URL] and not as a path of this machine. One that begins with a scheme and lacks a slash is meant as one: [ParseURL] says what is missing, where
+// a folder s3: would be made otherwise.
+func IsURL(text string) bool { return strings.Contains(text, "://") || slashesMissing(text) != "" }
+
+// slashesMissing is the scheme that a text begins with, where the two slashes behind that are not there.
+func slashesMissing(text string) string {
+	scheme, rest, ok := strings.Cut(text, ":")
+	if !ok || strings.HasPrefix(rest, "//") || !slices.Contains(Schemes(), scheme) {
+		return ""
+	}
+	return scheme
+}
 
 // ParseURL reads a URL. One with a user or password in it is refused: credentials come from where the store's tools find them too. The
 // text is not in the error then.
 func ParseURL(text string) (URL, error) {
+	if scheme := slashesMissing(text); scheme != "" {
+		return URL{}, fmt.Errorf("begins with %q and lacks slashes: write %s://, or ./%s: for a folder of this machine that is called so", scheme+":", scheme, scheme)
+	}
 	u, err := url.Parse(text)
 	if err != nil {
 		if bad, ok := errors.AsType[*url.Error](err); ok {

@@ -36,13 +36,22 @@ func TestParseURL(t *testing.T) {
 		"mnt/models":                 "possible are s3://",
 		"s3://bucket/x?secret=1":     "more than scheme",
 		"s3://bucket/x#secret":       "more than scheme",
+		"s3:/bucket/x":               "write s3://, or ./s3:",
+		"gs:bucket/x":                "write gs://",
+		"hdfs:/models":               "write hdfs://",
+		"file:/mnt/models":           "write file://",
 	} {
 		u, err := fsx.ParseURL(text)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "sec") && !strings.Contains(text, "hdfs") {
 			t.Errorf("%s: %v, %v; want %q and no secret", text, u, err, want)
 		}
+		if fsx.IsURL(text) != (text != "mnt/models") {
+			t.Errorf("%s: IsURL is %v", text, fsx.IsURL(text))
+		}
 	}
-	if fsx.IsURL("runs/click") || fsx.IsURL(`C:\runs`) {
-		t.Error("a path is taken for a URL")
+	for _, path := range []string{"runs/click", `C:\runs`, "./s3:/bucket", "s3", "s3/x:", "live=s3:x"} {
+		if fsx.IsURL(path) {
+			t.Errorf("the path %s is taken for a URL", path)
+		}
 	}
 }

@@ -32,6 +32,13 @@ func (*SinkFiles) Defaults() map[string]string {
 	}
 }
 
+// Check implements [component.Checker].
+func (f *SinkFiles) Check(report component.Report) {
+	if fsx.IsURL(f.Dir) {
+		report("dir", "is the URL of a store: files are written to a folder of this machine, from which other tools may copy them, or to a topic (kafka)")
+	}
+}
+
 // files are the options of what is written.
 func (f *SinkFiles) files(w component.Writing) filesink.Options {
 	return filesink.Options{

@@ -27,7 +27,10 @@ func (*TSVSink) Defaults() map[string]string {
 }
 
 // Check implements [component.Checker].
-func (s *TSVSink) Check(report component.Report) { s.options(component.Writing{}).Check(report) }
+func (s *TSVSink) Check(report component.Report) {
+	s.SinkFiles.Check(report)
+	s.options(component.Writing{}).Check(report)
+}
 
 func (s *TSVSink) options(w component.Writing) tsvsink.Options {
 	return tsvsink.Options{Options: s.files(w), Delimiter: s.Delimiter, ListDelimiter: s.ListDelimiter, NoHeader: !s.Header}

@@ -120,7 +120,7 @@ type ExportModelOptions struct {
 }
 
 // exportFile describes, in the folder of an export, what is written there: it keeps those of two snapshots, or of two filters, apart.
-const exportFile = "_export.json"
+const exportFile = stored.ExportFile
 
 // exportLock is held by who writes to a folder of exports.
 const exportLock = ".lock"

@@ -28,6 +28,7 @@ import (
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/fid"
 	"github.com/monolith-go/monolith/ps/snapshot"
@@ -461,16 +462,13 @@ func (e *exporting) prune(ctx context.Context, ids []uint64) (removed []string, 
 	return removed, stay, nil
 }
 
-// exportList has the exports of a folder, the oldest first, as bytedance/monolith lists them: monolith.model_export.ServingModelState in the text format of protocol buffers. The
-// step is the number of the snapshot.
-const exportList = "ExportSaverListenerState"
-
+// list writes [stored.ExportList], the oldest export first: monolith.model_export.ServingModelState in the text format of protocol buffers. The step is the number of the snapshot.
 func (e *exporting) list(ctx context.Context, ids []uint64) error {
 	var b bytes.Buffer
 	for _, id := range slices.Backward(ids) {
 		fmt.Fprintf(&b, "entries {\n  export_dir: %q\n  global_step: %d\n}\n", e.called(strconv.FormatUint(id, 10)), id)
 	}
-	return fsx.WriteFile(ctx, e.out(), exportList, b.Bytes())
+	return fsx.WriteFile(ctx, e.out(), stored.ExportList, b.Bytes())
 }
 
 // exportRemoved is how the name of an export ends that is being removed.

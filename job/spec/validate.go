@@ -37,6 +37,9 @@ func (c *Config) Validate() error {
 			v.fault(fmt.Sprintf("snapshot.exempt[%d]", i), "is %d; snapshots are numbered from 1: 12 is snap-00000012", id)
 		}
 	}
+	if fsx.IsURL(c.Dir) {
+		v.fault("dir", "is the URL of a store, and a job writes to this machine: name a folder, and set snapshot.upload, by which snapshots are copied to a store")
+	}
 	if c.Snapshot.Upload != "" {
 		if _, err := fsx.ParseURL(c.Snapshot.Upload); err != nil {
 			v.fault("snapshot.upload", "%v", err)

@@ -2,6 +2,7 @@ package stored
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -128,7 +129,24 @@ func FindSnapshots(path string) ([]snapshot.Entry, error) {
 			return entries, nil
 		}
 	}
-	return nil, fmt.Errorf("job: no snapshot in %s%s: train the job first, or name a snapshot's folder: %w", path, meant(path), pipeline.ErrConfig)
+	return nil, noSnapshot(context.Background(), fsx.Local{}, path, "in "+path+meant(path))
+}
+
+// Names of files that exports have: ExportFile describes one in its own folder, ExportList those of a folder, as bytedance/monolith lists them.
+const (
+	ExportFile = "_export.json"
+	ExportList = "ExportSaverListenerState"
+)
+
+// noSnapshot is the error for a folder without snapshots, by what is there in their place. where is how the sentence names it.
+func noSnapshot(ctx context.Context, in fsx.FS, dir, where string) error {
+	advice := ": train the job first, or name a snapshot's folder"
+	for _, name := range []string{ExportFile, ExportList} {
+		if _, err := in.Stat(ctx, filepath.Join(dir, name)); err == nil {
+			advice = ", which has exports: serve, predict and export verify take native ones; name the dir of the job that they are of, one of its snapshots, or where these are uploaded to"
+		}
+	}
+	return fmt.Errorf("job: no snapshot %s%s: %w", where, advice, pipeline.ErrConfig)
 }
 
 // meant is the path that a path which is not there was meant to be, as the end of a sentence; empty: none is near.

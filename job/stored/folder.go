@@ -99,7 +99,7 @@ func openURL(ctx context.Context, text string) (_ *Folder, err error) {
 		f.Entries = nil
 	}
 	if len(f.Entries) == 0 {
-		return nil, fmt.Errorf("job: no snapshot at %s: %w", text, pipeline.ErrConfig)
+		return nil, noSnapshot(ctx, store, ".", "at "+u.String())
 	}
 	return f, nil
 }
