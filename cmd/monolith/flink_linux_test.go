@@ -73,10 +73,14 @@ func TestFlink(t *testing.T) {
 	t.Run("evaluation", func(t *testing.T) {
 		job := makeEvalJob(t, path)
 		want := evaluated(t, path, job)
-		for _, where := range [][]string{nil, {"--set", "beam.environment=process", "--set", "beam.environment_config=" + path}} {
+		inProcesses := []string{"--set", "beam.environment=process", "--set", "beam.environment_config=" + path}
+		for _, where := range [][]string{nil, inProcesses} {
 			if diff := cmp.Diff(want, evaluated(t, path, job, slices.Concat(onFlink, where)...)); diff != "" {
 				t.Errorf("%q (-local +flink):\n%s", where, diff)
 			}
+		}
+		if diff := cmp.Diff(scored(t, path, job), scored(t, path, job, slices.Concat(onFlink, inProcesses)...)); diff != "" {
+			t.Errorf("predictions in processes (-local +flink):\n%s", diff)
 		}
 		left, err := filepath.Glob(filepath.Join(filepath.Dir(job), "run", "evals", "*"))
 		if err != nil || len(left) > 0 {

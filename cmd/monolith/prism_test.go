@@ -177,7 +177,7 @@ func evaluated(t *testing.T, path, job string, more ...string) string {
 	return string(kept)
 }
 
-// TestPrismEvaluates: an evaluation on Prism has the figures of the local runner, to the last digit.
+// TestPrismEvaluates: an evaluation on Prism has the figures of the local runner, to the last digit, and predictions are the same, one of each row.
 func TestPrismEvaluates(t *testing.T) {
 	if testing.Short() {
 		t.Skip("part of the full run")
@@ -193,4 +193,27 @@ func TestPrismEvaluates(t *testing.T) {
 			t.Errorf("%s workers (-local +prism):\n%s", workers, diff)
 		}
 	}
+	if diff := cmp.Diff(scored(t, path, job), scored(t, path, job, "--runner=prism", "--workers=3")); diff != "" {
+		t.Errorf("predictions (-local +prism):\n%s", diff)
+	}
+}
+
+// scored are the predictions of a job's evaluation source, by place, as `monolith predict` writes them.
+func scored(t *testing.T, path, job string, more ...string) map[outputPlace]string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "scores")
+	args := append([]string{"predict", job, "--examples", "eval", "--fields", "label,user,position,split,prediction", "--to", "tsv", "--dir", dir, "--json"}, more...)
+	out, err := exec.CommandContext(t.Context(), path, args...).Output()
+	if err != nil {
+		t.Fatalf("predict %q: %v\n%s", more, err, stderr(err))
+	}
+	var r struct{ Result struct{ Rows, Earlier int64 } }
+	if err := json.Unmarshal(out, &r); err != nil || r.Result.Rows != 12200 || r.Result.Earlier != 0 {
+		t.Errorf("predict %q: %v, %s", more, err, out)
+	}
+	rows, ordered := tsvPredictions(t, dir)
+	if len(rows) != 12200 || !ordered {
+		t.Errorf("predict %q: %d predictions, each split in its order: %t", more, len(rows), ordered)
+	}
+	return rows
 }

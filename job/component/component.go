@@ -74,7 +74,7 @@ type Source struct {
 }
 
 // SourceConfig is the section of a source. Beside these methods it has those of [Blocks] or of [Columns], and as they apply
-// those of [Checker], [Files], [Stream], [Sized], [Brief], [SelfDescribing] and [Written].
+// those of [Checker], [Files], [Stream], [Endless], [Sized], [Brief], [SelfDescribing] and [Written].
 type SourceConfig interface {
 	// Formats lists what its records can be, of the formats that package parse reads.
 	Formats() []string
@@ -152,6 +152,13 @@ type OrderedFiles interface {
 type Stream interface {
 	// StreamName distinguishes it from other streams of its kind.
 	StreamName() string
+}
+
+// Endless is a stream that can be read without the end that its section sets.
+type Endless interface {
+	Stream
+	// WithoutEnd returns a copy that has none.
+	WithoutEnd() SourceConfig
 }
 
 // Dated is a stream whose records have times, so that its past can be read. Places are positions by the names of its splits, each that of

@@ -172,6 +172,13 @@ func (k *Kafka) Bounded() bool { return !k.End.IsZero() }
 // StreamName implements [component.Stream].
 func (k *Kafka) StreamName() string { return cmp.Or(k.Name, k.Topic) }
 
+// WithoutEnd implements [component.Endless].
+func (k *Kafka) WithoutEnd() component.SourceConfig {
+	on := *k
+	on.End = KafkaOffsets{}
+	return &on
+}
+
 // Check implements [component.Checker].
 func (k *Kafka) Check(report component.Report) {
 	checkBrokers(k.Brokers, report)

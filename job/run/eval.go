@@ -158,7 +158,7 @@ func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, 
 		e.notice(fmt.Sprintf("other columns are read than for snapshot %s: %s", out.path, strings.Join(moved, "; ")))
 	}
 	var cluster *coordinator.Cluster // of executors in this process
-	if !evalElsewhere(e.cfg) {
+	if !elsewhere(e.cfg) {
 		cluster, err = coordinator.Open(ctx, coordinator.Options{Layout: m.Layout(), NumShards: cfg.PS.Shards, Precision: wiring.Precision(&cfg.PS), Restore: out.path, ReadOnly: true, Logger: e.log, Hooks: psHooks(e.hooks), Memory: tableMemory(cfg, e.opts.Memory)})
 		if err != nil {
 			return nil, fault.Unavailable(err)

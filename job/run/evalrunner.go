@@ -34,8 +34,8 @@ type evalRecipe struct {
 	Folder   string `json:"folder"`
 }
 
-// evalElsewhere reports whether executors of evaluations are in other processes.
-func evalElsewhere(c *spec.Config) bool { return c.Submits() && c.Beam.Environment != spec.Loopback }
+// elsewhere reports whether executors are in other processes, of evaluations and predictions.
+func elsewhere(c *spec.Config) bool { return c.Submits() && c.Beam.Environment != spec.Loopback }
 
 // checkRunner is what keeps an evaluation from its runner. Errors: [pipeline.ErrConfig].
 func (e *evaluation) checkRunner() error {
@@ -46,7 +46,7 @@ func (e *evaluation) checkRunner() error {
 		return fault.Config("job: this program was built without the runner %s", name)
 	case name == spec.RunnerDataflow:
 		return fault.Config("job: evaluations do not run on %s, which has no folder in common with this process for snapshot and predictions; take --runner=local", name)
-	case !evalElsewhere(e.cfg):
+	case !elsewhere(e.cfg):
 	case len(e.cfg.Eval.Outputs) > 0:
 		return fault.Config("job: eval.outputs are not written by executors in other processes; take --runner=local, or beam.environment=loopback")
 	case e.limit() > 0:
@@ -65,7 +65,7 @@ type submission struct {
 // run runs a plan whose sink is given, and gathers what executors in other processes have found.
 func (s *submission) run(ctx context.Context, plan *pipeline.Plan, sink *metricsink.Sink[*trainstep.Scored], o pipeline.RunOptions) (stats pipeline.RunStats, err error) {
 	again := recipe{Run: rand.Text(), Job: s.cfg.Raw()}
-	if evalElsewhere(s.e.cfg) {
+	if elsewhere(s.e.cfg) {
 		if again.Eval, err = s.recipe(); err != nil {
 			return stats, err
 		}

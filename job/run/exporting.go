@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -361,7 +360,7 @@ func (e *exporting) writeWhole(ctx context.Context, r *result.ExportedModel, dir
 	if there {
 		return e.of.claim(ctx, dir)
 	}
-	within, end := e.untilDrained(ctx)
+	within, end := untilDrained(ctx, e.o.Drain)
 	defer end()
 	err := e.whole.Write(within, e.model, export.Target{FS: fsx.Local{}, Dir: dir, Progress: func(n int64) { e.read.Add(n) }})
 	if err == nil {
@@ -379,31 +378,6 @@ func (e *exporting) writeWhole(ctx context.Context, r *result.ExportedModel, dir
 		return nil
 	}
 	return cannotExport(err)
-}
-
-// errDrained ends what begins again when it is asked for again.
-var errDrained = errors.New("drained")
-
-// untilDrained is a context that ends with the run or with the wish to end it. end must be called.
-func (e *exporting) untilDrained(ctx context.Context) (within context.Context, end func()) {
-	within, cancel := context.WithCancelCause(ctx)
-	var watch sync.WaitGroup
-	watch.Go(func() {
-		select {
-		case <-e.o.Drain:
-			cancel(errDrained)
-		case <-within.Done():
-		}
-	})
-	return within, func() {
-		cancel(nil)
-		watch.Wait()
-	}
-}
-
-// wasDrained reports whether a context of untilDrained has ended because of the wish alone.
-func wasDrained(ctx, within context.Context) bool {
-	return ctx.Err() == nil && errors.Is(context.Cause(within), errDrained)
 }
 
 // published are the numbers of the exports in the folder, the newest first. It ends removals that were cut short.

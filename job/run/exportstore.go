@@ -263,7 +263,7 @@ func (e *exporting) upload(ctx context.Context, r *result.ExportedModel, dir, na
 	e.unwatch()
 	began := time.Now()
 	e.o.Notice("uploading to " + e.called(name))
-	within, end := e.untilDrained(ctx)
+	within, end := untilDrained(ctx, e.o.Drain)
 	defer end()
 	err := e.store.upload(within, dir, name, bytesTold("upload", began, e.o.Status))
 	switch {

@@ -13,11 +13,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/monolith-go/monolith/internal/filesplit"
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/internal/telemetry"
+	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/spec"
@@ -46,6 +48,8 @@ type PredictOptions struct {
 	Alone string
 	// MaxExamples ends the run when so many rows are there, those of earlier runs among them; 0: at the source's end.
 	MaxExamples int64
+	// Follow reads a stream without the end that its section may set, until the run is drained.
+	Follow bool
 }
 
 // EvalExamples is [PredictOptions].Examples for those that the job is evaluated on.
@@ -54,7 +58,9 @@ const EvalExamples = "eval"
 // Predict scores what predict.source has, or without one the job's source, with the parameters of a snapshot, and writes the predictions
 // to predict.to: one for each row, in the order of each split, whatever was killed when. What has been written is found where it lies, so
 // that a run that was killed or drained is continued by the next with the same job. It ends with its source; a stream ends when it is
-// drained. Labels are not needed. The predictions are those that [Evaluate] measures, bit for bit.
+// drained, and splits that it gets meanwhile are taken up. Labels are not needed. The predictions are those that [Evaluate] measures, bit for bit.
+//
+// Executors in other processes (beam.environment) read the snapshot and write to the place themselves, by the same paths; what they read has to end.
 //
 // Errors: [pipeline.ErrConfig], also for a place that has predictions of another snapshot, model or fields; [pipeline.ErrBadData];
 // [pipeline.ErrUnavailable].
@@ -133,16 +139,8 @@ func (p *prediction) open(ctx context.Context) (_ trainstep.OpenStore, closing f
 // job is the job with what options say of it.
 func (o *PredictOptions) job(cfg *spec.Config) (*spec.Config, error) {
 	c := *cfg
-	switch o.Examples {
-	case "":
-	case EvalExamples:
-		e := &cfg.Eval
-		if e.Source == nil {
-			return nil, fault.Config("job: eval.source is not set, and its examples are to be predicted")
-		}
-		c.Predict.Source, c.Predict.Format, c.Predict.Columns, c.Predict.Header = e.Source, e.Format, e.Columns, e.Header
-	default:
-		return nil, fault.Config("job: the examples are %q; there are those of predict.source, or of the job's source, and %q", o.Examples, EvalExamples)
+	if err := o.choose(&c); err != nil {
+		return nil, err
 	}
 	if o.Workers > 0 {
 		c.Train.Workers = o.Workers
@@ -153,14 +151,43 @@ func (o *PredictOptions) job(cfg *spec.Config) (*spec.Config, error) {
 	if to := c.Predict.To; to == nil || to.Value() == nil {
 		return nil, fault.Config("job: predict.to is not set: say where predictions go, such as predict.to={jsonl: {dir: predictions}}, or --to jsonl --dir predictions")
 	}
-	switch name := c.Runner; {
-	case name == spec.RunnerLocal:
-	case o.Runners[name] == nil || o.Recipes == nil:
-		return nil, fault.Config("job: this program was built without the runner %s", name)
-	case evalElsewhere(&c) || name == spec.RunnerDataflow:
-		return nil, fault.Config("job: predictions are not made by executors in other processes; take --runner=local, or beam.environment=loopback")
+	return &c, o.checkRunner(&c)
+}
+
+// choose makes the examples that are asked for those of predict.source.
+func (o *PredictOptions) choose(c *spec.Config) error {
+	switch o.Examples {
+	case "":
+	case EvalExamples:
+		e := &c.Eval
+		if e.Source == nil {
+			return fault.Config("job: eval.source is not set, and its examples are to be predicted")
+		}
+		c.Predict.Source, c.Predict.Format, c.Predict.Columns, c.Predict.Header = e.Source, e.Format, e.Columns, e.Header
+	default:
+		return fault.Config("job: the examples are %q; there are those of predict.source, or of the job's source, and %q", o.Examples, EvalExamples)
 	}
-	return &c, nil
+	if !o.Follow {
+		return nil
+	}
+	from := &c.Source
+	if c.Predict.Source != nil {
+		from = c.Predict.Source
+	}
+	stream, ok := from.Value().(component.Endless)
+	switch {
+	case !ok:
+		return fault.Config("job: a source of %s ends, and cannot be followed: run the same command again, which predicts what has come since", from.Name())
+	case o.MaxExamples > 0:
+		return fault.Config("job: predictions that follow a stream do not end with %d examples; leave out one of them", o.MaxExamples)
+	}
+	on := spec.SourceOf(from.Name(), stream.WithoutEnd())
+	if c.Predict.Source != nil {
+		c.Predict.Source = &on
+	} else {
+		c.Source = on
+	}
+	return nil
 }
 
 // snapshot is what [stored.SnapshotToRead] is asked for.
@@ -224,12 +251,15 @@ func (p *prediction) run(ctx context.Context) (*result.Predicted, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer bad.close() //nolint:errcheck // the letter box was flushed with each row
-	open, closing, err := p.open(ctx)
-	if err != nil {
-		return nil, err
+	defer bad.close()            //nolint:errcheck // the letter box was flushed with each row
+	var open trainstep.OpenStore // of executors in this process
+	if !elsewhere(p.cfg) {
+		var closing func() error
+		if open, closing, err = p.open(ctx); err != nil {
+			return nil, err
+		}
+		defer closing() //nolint:errcheck // nothing was written
 	}
-	defer closing() //nolint:errcheck // nothing was written
 
 	mon := newMonitor(p.cfg, p.opts.Options, p.hooks)
 	mon.watched, mon.fills = "predict", newFillWatch(p.cfg, p.log)
@@ -245,13 +275,8 @@ func (p *prediction) run(ctx context.Context) (*result.Predicted, error) {
 	if err != nil {
 		return nil, err
 	}
-	splits, err := p.place.recall(ctx, plan)
-	if err != nil {
-		return nil, p.named(err)
-	}
-	stats, err := p.runGraph(ctx, plan, pipeline.RunOptions{
-		Workers: p.cfg.Train.Workers, MaxRows: p.opts.MaxExamples, Deterministic: p.opts.MaxExamples > 0, Drain: p.opts.Drain, Splits: splits,
-		Interleave: p.cfg.Train.Interleave,
+	stats, err := p.follow(ctx, plan, pipeline.RunOptions{
+		Workers: p.cfg.Train.Workers, MaxRows: p.opts.MaxExamples, Deterministic: p.opts.MaxExamples > 0, Interleave: p.cfg.Train.Interleave,
 		Env: func(worker int) *pipeline.Env {
 			return &pipeline.Env{Worker: worker, Logger: p.log, Hooks: runHooks(mon, p.hooks), BadRows: bad.policy, Memory: p.place.remember}
 		},
@@ -262,15 +287,91 @@ func (p *prediction) run(ctx context.Context) (*result.Predicted, error) {
 	if err := bad.guard.nothing(); err != nil {
 		return nil, err
 	}
-	if stats.Rows > 0 {
-		p.sayWhatIsBlank(stage)
+	var features []result.FillInfo
+	if open != nil {
+		features = mon.fills.end()
+		if stats.Rows > 0 {
+			p.sayWhatIsBlank(stage)
+		}
 	}
 	seconds := time.Since(began).Seconds()
 	return &result.Predicted{
 		Snapshot: p.path, Which: p.which, To: p.cfg.Predict.To.Name(), Place: p.place.text, Output: p.place.output, Fields: p.fields(),
 		Rows: stats.Rows + stats.Resumed, Earlier: stats.Resumed, Drained: stats.Drained,
-		Seconds: seconds, ExamplesPerSecond: float64(stats.Rows) / max(seconds, 1e-9), BadRows: bad.counts(), Features: mon.fills.end(),
+		Seconds: seconds, ExamplesPerSecond: float64(stats.Rows) / max(seconds, 1e-9), BadRows: bad.counts(), Features: features,
 	}, nil
+}
+
+// follow runs the plan, and again with all splits when there are new ones, until the source ends or the run is drained.
+func (p *prediction) follow(ctx context.Context, plan *pipeline.Plan, o pipeline.RunOptions) (all pipeline.RunStats, err error) {
+	for first := true; ; first = false {
+		if o.Splits, err = p.place.recall(ctx, plan); err != nil {
+			return all, err
+		}
+		growth := p.watchGrowth(ctx, plan, o.Splits)
+		o.Drain = growth.drain
+		stats, err := p.runGraph(ctx, plan, o)
+		grown := growth.end()
+		if first {
+			all.Resumed = stats.Resumed
+		}
+		all.Rows, all.Drained = all.Rows+stats.Rows, stats.Drained
+		if err != nil || !grown || !stats.Drained {
+			return all, err
+		}
+		p.log.Info("the source has got splits; reading continues with them")
+	}
+}
+
+// growth drains a run of a source when it gets splits, or when the user wants it to end.
+type growth struct {
+	drain chan struct{}
+	end   func() (grown bool)
+}
+
+// watchGrowth looks for new splits until end is called, which reports whether the run was drained for them alone.
+func (p *prediction) watchGrowth(ctx context.Context, plan *pipeline.Plan, known []pipeline.Split) growth {
+	drain, quit := make(chan struct{}), make(chan struct{})
+	grown := false
+	every := time.Duration(0)
+	if g, ok := plan.Segments[0].Sources()[0].Source.(pipeline.Growing); ok {
+		every = g.GrowsEvery()
+	}
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		var poll <-chan time.Time
+		if every > 0 {
+			tick := time.NewTicker(every)
+			defer tick.Stop()
+			poll = tick.C
+		}
+		for {
+			select {
+			case <-p.opts.Drain:
+				close(drain)
+				return
+			case <-poll:
+			case <-quit:
+				return
+			}
+			splits, err := plan.Splits(ctx)
+			if err != nil { // reading says what is wrong, and has the patience
+				p.log.Debug("looking for new splits", "err", err)
+				continue
+			}
+			if grown = slices.ContainsFunc(splits, func(s pipeline.Split) bool {
+				return !slices.ContainsFunc(known, func(k pipeline.Split) bool { return k.Name == s.Name })
+			}); grown {
+				close(drain)
+				return
+			}
+		}
+	})
+	return growth{drain, func() bool {
+		close(quit)
+		watch.Wait()
+		return grown
+	}}
 }
 
 // runGraph runs the plan on the job's runner.
@@ -279,7 +380,16 @@ func (p *prediction) runGraph(ctx context.Context, plan *pipeline.Plan, o pipeli
 		stats, err := local.Run(ctx, plan, o)
 		return pipeline.Sum(stats...), err
 	}
-	config, done, err := p.opts.Recipes.add(recipe{Run: rand.Text(), Job: p.cfg.Raw()}, func() (*Rebuilt, error) { return &Rebuilt{Plan: plan, Env: o.Env}, nil })
+	again := recipe{Run: rand.Text(), Job: p.cfg.Raw()}
+	if elsewhere(p.cfg) {
+		return p.runElsewhere(ctx, again, plan, o)
+	}
+	return p.submit(ctx, again, plan, o)
+}
+
+// submit has a runner run the plan.
+func (p *prediction) submit(ctx context.Context, again recipe, plan *pipeline.Plan, o pipeline.RunOptions) (pipeline.RunStats, error) {
+	config, done, err := p.opts.Recipes.add(again, func() (*Rebuilt, error) { return &Rebuilt{Plan: plan, Env: o.Env}, nil })
 	if err != nil {
 		return pipeline.RunStats{}, err
 	}

@@ -61,7 +61,7 @@ func Planned(cfg *spec.Config) (Submission, error) {
 	return s, err
 }
 
-// Recipes builds graphs of training and evaluation again from their recipes: those of runs in this process with their own sessions, metrics
+// Recipes builds graphs of training, evaluation and prediction again from their recipes: those of runs in this process with their own sessions, metrics
 // and policies, others from the job. The zero value works; methods may overlap.
 type Recipes struct {
 	// Components are what jobs of other processes may name; the zero value: those of monolith.
@@ -101,6 +101,8 @@ type recipe struct {
 	Backfill bool `json:"backfill,omitempty"`
 	// Eval, if not nil, makes it a recipe of the evaluation graph.
 	Eval *evalRecipe `json:"eval,omitempty"`
+	// Predict, if not nil, makes it a recipe of the graph of predictions.
+	Predict *predictRecipe `json:"predict,omitempty"`
 	// Rows, if not nil, makes it a recipe of a graph that writes rows of a snapshot.
 	Rows *rowsRecipe `json:"rows,omitempty"`
 }
@@ -144,7 +146,7 @@ func (r *Recipes) Build(ctx context.Context, config []byte) (*Rebuilt, error) {
 
 // rebuild builds the graph from the job alone.
 func (of *recipe) rebuild(ctx context.Context, set component.Set, logger func(slog.Leveler) *slog.Logger) (_ *Rebuilt, err error) {
-	cfg, err := spec.Decode(of.Job.Text, of.Job.Name, spec.LoadOptions{Components: set, Set: of.Job.Set, Env: append(os.Environ(), of.Job.Env...), Untrained: of.Eval != nil})
+	cfg, err := spec.Decode(of.Job.Text, of.Job.Name, spec.LoadOptions{Components: set, Set: of.Job.Set, Env: append(os.Environ(), of.Job.Env...), Untrained: of.Eval != nil || of.Predict != nil})
 	if err != nil {
 		return nil, err
 	}
@@ -154,6 +156,9 @@ func (of *recipe) rebuild(ctx context.Context, set component.Set, logger func(sl
 	}
 	if of.Eval != nil {
 		return of.Eval.rebuild(ctx, cfg, set, log)
+	}
+	if of.Predict != nil {
+		return of.Predict.rebuild(ctx, cfg, log)
 	}
 	if !cfg.PS.Remote() {
 		return nil, fmt.Errorf("job: the shards are in the process that made the recipe; to train in others, give the job ps.addresses: %w", pipeline.ErrConfig)

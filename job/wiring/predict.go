@@ -234,18 +234,23 @@ func headerOf(ctx context.Context, src pipeline.Source[*pipeline.Block], s pipel
 	return line, nil
 }
 
+// PredictionSink is the place that predictions go to. output tells them from others in it.
+func PredictionSink(c *spec.Config, output string) (pipeline.Sink[*pipeline.Batch], error) {
+	to := c.Predict.To
+	if to == nil || to.Value() == nil {
+		return nil, fault.Config("job: predict.to is not set: say where predictions go")
+	}
+	return to.Value().Sink(component.Writing{Output: output, Keys: "predict.to." + to.Name() + "."})
+}
+
 // PredictGraph is source ─> parse ─> batch ─╫─> lookup ─> predict ─> predictions. What is predicted has the fields of the reading, which
 // may lack labels. open gives the parameters; outs gets the writers; nil in a graph that is only planned. output tells these predictions from others in the same
 // place.
 func PredictGraph(c *spec.Config, r Reading, m model.Model, open trainstep.OpenStore, outs *Outputs, output string) (*pipeline.Plan, *trainstep.Predict, error) {
-	to := c.Predict.To
-	if to == nil || to.Value() == nil {
-		return nil, nil, fault.Config("job: predict.to is not set: say where predictions go")
-	}
 	if outs == nil {
 		outs = &Outputs{}
 	}
-	sink, err := to.Value().Sink(component.Writing{Output: output, Keys: "predict.to." + to.Name() + "."})
+	sink, err := PredictionSink(c, output)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -43,13 +43,14 @@ columns are beside them: columns of the records as the text that is there, and t
 feature.NAME (a feature as it was parsed) and prediction, which stands last unless it is named.
 
 Each row is predicted exactly once: a run that was killed or stopped is continued when it is run again, and one that is complete adds
-what has come since. A stream is predicted until the command is stopped. A folder with predictions of another snapshot, or with other fields, is
+what has come since. A stream is predicted until the command is stopped; with --follow also where the job gives it an end. A folder with predictions of another snapshot, or with other fields, is
 refused.`,
 		Example: `  monolith predict job.yaml --to jsonl --dir predictions
   monolith predict job.yaml --data 'new/*.csv' --to tsv --dir scores
   monolith predict job.yaml --to tsv --dir scores --fields user,label,logit
   monolith predict job.yaml --to tsv --dir scores --delimiter ,
   monolith predict job.yaml --data kafka://h:9092/asked --to kafka://h:9092/said
+  monolith predict job.yaml --follow --to kafka://h:9092/said
   monolith predict job.yaml --examples eval --to parquet --dir scored
   monolith predict models/click/12 --data new.csv --to jsonl --dir scored
   monolith predict s3://models/click --data new.csv --to jsonl --dir scored`,
@@ -107,6 +108,8 @@ refused.`,
 				return errTo("--workers is %d, must be at least 1", o.Workers)
 			case o.MaxExamples < 0:
 				return errTo("--max-examples is %d, must be at least 0", o.MaxExamples)
+			case o.MaxExamples > 0 && o.Follow:
+				return errTo("--follow has no end, and --max-examples is one; give one of them")
 			}
 			own = onRunner(append(own, set...), runner)
 			var cfg *job.Config
@@ -156,6 +159,7 @@ refused.`,
 	flags.StringVar(&snaps, "snapshot", "", "`folder` or number of the snapshot, or newest or best of those in the job's dir (default: best with train.early_stop, otherwise newest)")
 	flags.IntVar(&o.Workers, "workers", 0, "how `many` splits are predicted side by side (default: train.workers)")
 	flags.Int64Var(&o.MaxExamples, "max-examples", 0, "end when so many `rows` are there, those of earlier runs among them; 0: at the source's end")
+	flags.BoolVar(&o.Follow, "follow", false, "read a topic without end, whatever the job says, until the command is stopped; partitions that it gets are read too")
 	addCache(command, &cache)
 	addRunner(command, &runner)
 	addSet(command, &set)
