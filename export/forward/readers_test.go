@@ -74,6 +74,7 @@ type readersCase struct {
 
 	unseen int // entries whose id has no row
 	counts map[string]int64
+	warmup []string // requests
 }
 
 type readersInput struct {
@@ -85,8 +86,8 @@ type readersInput struct {
 	IDs     string   `json:"ids,omitempty"` // the file of the ids of its table
 }
 
-// exportBoth writes a model in both formats, with what a session predicts of a sample.
-func exportBoth(t *testing.T, name string, m *export.Model, s sample) readersCase {
+// exportBoth writes a model in both formats, with what a session predicts of a sample, and with warm-up requests of examples, if there are any.
+func exportBoth(t *testing.T, name string, m *export.Model, s sample, warmup *export.Examples) readersCase {
 	t.Helper()
 	dir := t.TempDir()
 	c := readersCase{Name: name, Rows: s.rows, Share: 1, SavedModel: filepath.Join(dir, "savedmodel"), ONNX: filepath.Join(dir, "onnx"), Numbered: filepath.Join(dir, "numbered"), Tables: m.Tables, counts: map[string]int64{}}
@@ -95,7 +96,7 @@ func exportBoth(t *testing.T, name string, m *export.Model, s sample) readersCas
 			t.Fatalf("%s: %v", name, err)
 		}
 		wrote := int64(0)
-		if err := format.Write(t.Context(), m, export.Target{FS: fsx.Local{}, Dir: to, Progress: func(n int64) { wrote += n }}); err != nil {
+		if err := format.Write(t.Context(), m, export.Target{FS: fsx.Local{}, Dir: to, Progress: func(n int64) { wrote += n }, Warmup: warmup}); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		for _, tbl := range m.Tables {
@@ -257,7 +258,11 @@ func runReaders(t *testing.T, cases []readersCase) {
 		if want := []string{"features", "serving_default"}; !containsAll(r.SavedModel.Signatures, want) {
 			t.Errorf("%s: signatures %q", c.Name, r.SavedModel.Signatures)
 		}
-		if want := []string{"features 1", "serving_default 1", "features 64", "serving_default 64"}; !slices.Equal(r.SavedModel.Warmup, want) {
+		want := []string{"features 1", "serving_default 1", "features 64", "serving_default 64"}
+		if c.warmup != nil {
+			want = c.warmup
+		}
+		if !slices.Equal(r.SavedModel.Warmup, want) {
 			t.Errorf("%s: warm-up requests %q, want %q", c.Name, r.SavedModel.Warmup, want)
 		}
 		var rows []int64
@@ -343,7 +348,7 @@ parse: {format: libfm, fields: [%s]}
 model: {%s}
 train: {batch: 1024, max_examples: 60000}
 `, filepath.Join(dir, "frappe.train.rebuilt.libfm.gz"), strings.Join(fields, ", "), text))
-		cases = append(cases, exportBoth(t, modelName(text), m, s))
+		cases = append(cases, exportBoth(t, modelName(text), m, s, nil))
 	}
 	runReaders(t, cases)
 	if cases[0].unseen == 0 {
@@ -398,7 +403,7 @@ parse:
 model: {%s}
 train: {batch: 512, max_examples: 40000}
 `, filepath.Join(dir, "train.tsv.gz"), filepath.Join(dir, "users.dat"), filepath.Join(dir, "movies.dat"), taken, text))
-		cases = append(cases, exportBoth(t, modelName(text), m, s))
+		cases = append(cases, exportBoth(t, modelName(text), m, s, nil))
 	}
 	runReaders(t, cases)
 	if cases[0].unseen == 0 {
@@ -498,11 +503,13 @@ func TestReaders(t *testing.T) {
 	s := randomSample(g, 700, ids, 1)
 	none := func(int) bool { return false }
 	even := func(i int) bool { return i%2 == 0 }
+	of := exporttest.Stored(t, half.(*graph.Graph), ids, even)
 	cases := []readersCase{
-		exportBoth(t, "every operator", exporttest.Stored(t, g, ids, even), s),
-		exportBoth(t, "empty tables", exporttest.Stored(t, g, ids, none), s),
-		exportBoth(t, "products in 16 bits", exporttest.Stored(t, half.(*graph.Graph), ids, even), s),
+		exportBoth(t, "every operator", exporttest.Stored(t, g, ids, even), s, nil),
+		exportBoth(t, "empty tables", exporttest.Stored(t, g, ids, none), s, nil),
+		exportBoth(t, "products in 16 bits, warmed up by examples", of, s, examplesOf(t, of, s, 100)),
 	}
+	cases[2].warmup = []string{"features 1", "serving_default 1", "features 64", "serving_default 64", "features 36", "serving_default 36"}
 	cases[2].Share = 0.99 // an operand that differs in its last bit may be rounded the other way
 	runReaders(t, cases)
 }

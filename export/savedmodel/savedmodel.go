@@ -78,7 +78,12 @@ func (Format) Write(ctx context.Context, m *export.Model, to export.Target) erro
 	if err != nil {
 		return fmt.Errorf("savedmodel: %w", err)
 	}
-	warmup, err := m.Warmup(p.some)
+	var warmup []byte
+	if to.Warmup != nil {
+		warmup, err = m.WarmupOf(to.Warmup, true)
+	} else {
+		warmup, err = m.Warmup(p.some)
+	}
 	if err != nil {
 		return fmt.Errorf("savedmodel: %w", err)
 	}

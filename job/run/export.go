@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,6 +97,11 @@ type ExportModelOptions struct {
 	State bool
 	// RowNumbers makes the inputs of an ONNX model numbers of rows, with the ids in files beside it.
 	RowNumbers bool
+	// WarmupFrom, if not nil, is a job of whose predict.source, or without one whose source, the first WarmupExamples good examples become requests that a server answers before it serves the
+	// export, native or savedmodel: [export.WarmupName]. What the records hold is then in the export: ids, hashed or not, and numbers.
+	WarmupFrom *spec.Config
+	// WarmupExamples is at most [export.MostWarmup]; 0: 256.
+	WarmupExamples int
 	// RowsPerFile is about how many rows a file has at most, and what is written again after a kill. Default 1,048,576.
 	RowsPerFile int64
 	// Workers is how many read and write side by side. Default 1.
@@ -141,6 +147,7 @@ type rowsRecipe struct {
 	State        bool      `json:"optimizer_state,omitempty"`
 	RowNumbers   bool      `json:"row_numbers,omitempty"`
 	RowsPerFile  int64     `json:"rows_per_file,omitempty"`
+	Warmup       string    `json:"warmup,omitempty"`
 }
 
 // ExportModel writes the model of a snapshot, or its rows, to a folder that other programs read. The folder has its name once all is there and durable. Rows are written
@@ -158,6 +165,7 @@ func ExportModel(ctx context.Context, o ExportModelOptions) (_ *result.ExportedM
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.Workers, o.Components = max(o.Workers, 1), components.Or(o.Components)
+	o.WarmupExamples = cmp.Or(o.WarmupExamples, 256)
 	if o.Runner == "" {
 		o.Runner = spec.RunnerLocal
 	}
@@ -199,6 +207,9 @@ func ExportModel(ctx context.Context, o ExportModelOptions) (_ *result.ExportedM
 		if err := e.whole.Check(e.model); err != nil {
 			return nil, fault.Config("job: the model cannot be written as %s: %w", o.Format, err)
 		}
+	}
+	if e.warmup, of.Warmup, err = o.readWarmup(ctx, e.model, info); err != nil {
+		return nil, err
 	}
 	if e.store, e.root, err = o.openTarget(ctx); err != nil {
 		return nil, err

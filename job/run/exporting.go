@@ -21,6 +21,7 @@ import (
 	"github.com/monolith-go/monolith/export"
 	"github.com/monolith-go/monolith/export/native"
 	"github.com/monolith-go/monolith/export/onnx"
+	"github.com/monolith-go/monolith/export/savedmodel"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/job/component"
@@ -47,6 +48,12 @@ func (o *ExportModelOptions) recipe(info *snapshot.Info) (*rowsRecipe, error) {
 	}
 	if o.RowNumbers && o.Format != (onnx.Format{}).Name() {
 		bad("row numbers in place of ids are of a model as onnx; the format is %s", o.Format)
+	}
+	if o.WarmupFrom != nil && o.Format != formatNative && o.Format != (savedmodel.Format{}).Name() {
+		bad("warm-up requests are of a model as %s or %s; the format is %s", formatNative, savedmodel.Format{}.Name(), o.Format)
+	}
+	if o.WarmupExamples < 1 || o.WarmupExamples > export.MostWarmup {
+		bad("warm-up requests cannot be made of %d examples: 1 to %d", o.WarmupExamples, export.MostWarmup)
 	}
 	if o.Dir == "" {
 		bad("no folder for exports is named")
@@ -178,9 +185,11 @@ type exporting struct {
 	info  *snapshot.Info
 	model *export.Model // nil: rows alone are written
 	whole export.Format // nil: a graph writes the rows
-	root  string        // of all exports, or of those that are on their way to the store
-	store *exportTarget // nil: they stay on this machine
-	read  atomic.Int64  // rows
+	// warmup are the examples of warm-up requests; nil: none are wanted.
+	warmup *export.Examples
+	root   string        // of all exports, or of those that are on their way to the store
+	store  *exportTarget // nil: they stay on this machine
+	read   atomic.Int64  // rows
 	// unwatch ends the reports of rows that are read.
 	unwatch func()
 }
@@ -344,6 +353,9 @@ func (e *exporting) writeRows(ctx context.Context, r *result.ExportedModel, dir 
 	if e.of.Format != formatNative || there || r.Drained {
 		return nil
 	}
+	if err := e.writeWarmup(ctx, dir); err != nil {
+		return cannotExport(err)
+	}
 	return cannotExport(native.Complete(ctx, fsx.Local{}, dir, e.model))
 }
 
@@ -362,7 +374,7 @@ func (e *exporting) writeWhole(ctx context.Context, r *result.ExportedModel, dir
 	}
 	within, end := untilDrained(ctx, e.o.Drain)
 	defer end()
-	err := e.whole.Write(within, e.model, export.Target{FS: fsx.Local{}, Dir: dir, Progress: func(n int64) { e.read.Add(n) }})
+	err := e.whole.Write(within, e.model, export.Target{FS: fsx.Local{}, Dir: dir, Progress: func(n int64) { e.read.Add(n) }, Warmup: e.warmup})
 	if err == nil {
 		var text []byte
 		if text, err = e.of.text(); err == nil {

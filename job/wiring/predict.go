@@ -243,6 +243,17 @@ func PredictionSink(c *spec.Config, output string) (pipeline.Sink[*pipeline.Batc
 	return to.Value().Sink(component.Writing{Output: output, Keys: "predict.to." + to.Name() + "."})
 }
 
+// ExamplesGraph is source ─> parse ─> batch ─> sink.
+func ExamplesGraph(r Reading, sink pipeline.Sink[*pipeline.Batch]) (*pipeline.Plan, error) {
+	g := pipeline.New(r.Job.Name + "-examples")
+	examples, err := r.examples(g)
+	if err != nil {
+		return nil, err
+	}
+	pipeline.Into(examples, "examples", sink)
+	return g.Plan()
+}
+
 // PredictGraph is source ─> parse ─> batch ─╫─> lookup ─> predict ─> predictions. What is predicted has the fields of the reading, which
 // may lack labels. open gives the parameters; outs gets the writers; nil in a graph that is only planned. output tells these predictions from others in the same
 // place.

@@ -18,9 +18,9 @@ import (
 
 func (a *App) exportModelCommand(out *outcome) *cobra.Command {
 	var (
-		o       job.ExportModelOptions
-		updated string
-		exempt  []int
+		o               job.ExportModelOptions
+		updated, warmup string
+		exempt          []int
 	)
 	formats := job.ExportFormats()
 	cmd := &cobra.Command{
@@ -40,6 +40,9 @@ SNAPSHOT is a snapshot's folder, or a job's dir for the newest one in it, or the
 DIR may be the URL of a folder in a store: s3://, gs://, hdfs:// or file:///. The export is written on this machine (--spool), where it needs room, and then uploaded; nothing locks a
 store, so that one process at a time may export there.
 
+--warmup-from makes requests of examples, which servers answer before they serve the export, so that the first caller does not wait: the first of files or of a topic, or with JOB.yaml
+of its own source (--warmup-from source). The export then has what these examples hold, as ids and numbers.
+
 It is read by parts, and never loaded whole. A run that was killed is continued when it is run again, but for savedmodel, onnx and safetensors, which begin again.`,
 		Example: `  monolith export runs/click --format native --dir models/click --keep 3
   monolith export runs/click --format savedmodel --dir serving/click
@@ -47,6 +50,7 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
   monolith export job.yaml --format arrow --dir rows --slot user
   monolith export s3://models/click --format native --dir models/click
   monolith export runs/click --format native --dir s3://models/served/click
+  monolith export job.yaml --format native --dir models --warmup-from source
   monolith export verify models/click/12`,
 		Args: exactly("a snapshot or a job file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -71,6 +75,8 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 				return &usageError{message: "--runner dataflow has no folder in common with this process for snapshot and files; take --runner=local"}
 			case o.Workers < 1:
 				return &usageError{message: fmt.Sprintf("--workers is %d, must be at least 1", o.Workers)}
+			case o.WarmupExamples < 1:
+				return &usageError{message: fmt.Sprintf("--warmup-examples is %d, must be at least 1", o.WarmupExamples)}
 			}
 			for _, id := range exempt {
 				if id < 1 {
@@ -86,6 +92,9 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 				o.UpdatedAfter = at
 			}
 			o.Snapshot = args[0]
+			if err := a.warmupFrom(cmd.Context(), &o, args[0], warmup); err != nil {
+				return err
+			}
 			if isJobFile(args[0]) {
 				cfg, err := a.loadUntrained(args[0], onRunner(nil, o.Runner))
 				if err != nil {
@@ -126,12 +135,41 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 	flags.Float64Var(&o.MinNorm, "min-norm", 0, "of rows: leave out those whose weights have a smaller Euclidean `norm`")
 	flags.BoolVar(&o.State, "optimizer-state", false, "of rows: write the optimizers' state too")
 	flags.BoolVar(&o.RowNumbers, "row-numbers", false, "of onnx: take numbers of rows in place of ids, which are in files beside the model, without a bound to the number of rows")
+	flags.StringVar(&warmup, "warmup-from", "", "of native and savedmodel: make warm-up requests of these `examples`: files or a pattern, whose content tells what they are, kafka://host:port/topic, or, of a job file, source")
+	flags.IntVar(&o.WarmupExamples, "warmup-examples", 256, "with --warmup-from, of so many `examples`")
 	flags.Int64Var(&o.RowsPerFile, "rows-per-file", 1<<20, "about how many `rows` a file has at most")
 	flags.IntVar(&o.Workers, "workers", runtime.NumCPU(), "how `many` read and write side by side")
 	flags.Lookup("workers").DefValue = "one per CPU"
 	flags.StringVar(&o.Runner, "runner", "local", "`runner` of the graph: local, or one of Apache Beam's: prism, and with a job file flink, portable")
 	cmd.AddCommand(a.exportVerifyCommand(out))
 	return cmd
+}
+
+// warmupFrom finds the examples that warm-up requests are made of.
+func (a *App) warmupFrom(ctx context.Context, o *job.ExportModelOptions, model, target string) (err error) {
+	const own = "source"
+	switch {
+	case target == "":
+		return nil
+	case !isJobFile(model) && target == own:
+		return &usageError{message: fmt.Sprintf("--warmup-from source is that of a job file: monolith export JOB.yaml; %s needs files or a topic", model)}
+	case !isJobFile(model) && fsx.IsURL(model):
+		return &usageError{message: fmt.Sprintf("--warmup-from needs a job file, or a snapshot of this machine (monolith snapshot fetch), which say what features are made of; %s is in a store", model)}
+	case !isJobFile(model):
+		o.WarmupFrom, err = job.Alone(ctx, model, target, job.LoadOptions{Env: a.Env})
+	default:
+		var set []string
+		if target != own {
+			if set, err = job.SetTarget(target); err != nil {
+				break
+			}
+		}
+		o.WarmupFrom, err = a.loadUntrained(model, set)
+	}
+	if err != nil {
+		return fmt.Errorf("--warmup-from: %w", err)
+	}
+	return nil
 }
 
 // addCache adds the flags of where exports of stores are copied to.
