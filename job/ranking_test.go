@@ -1,11 +1,14 @@
 package job_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/monolith-go/monolith/job"
@@ -85,6 +88,39 @@ eval: {source: {text: {files: [%q]}}, group: request}
 			}
 			if run("batch", "").Metrics["click.xauc"] == whole.Metrics["click.xauc"] {
 				t.Error("the group makes no difference")
+			}
+		})
+	}
+}
+
+// TestAbsentGroups: a group that no example has is named once, with what was probably meant or with what there is, and with what it means.
+func TestAbsentGroups(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeRequests(t, filepath.Join(dir, "train.jsonl"), 1, 300)
+	for name, c := range map[string]struct{ heads, group, want string }{
+		"loss":    {"group: reqest,", "request", `column=reqest meaning="a loss that compares the rows of a group takes each batch as one" examples=1800 did_you_mean=request`},
+		"metrics": {"group: request,", "user", `column=user meaning="metrics within groups take all examples as one" examples=1800 records_have="click, item, request"`},
+		"there":   {"group: request,", "request", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := decode(t, fmt.Sprintf(`
+version: 1
+dir: %q
+source: {text: {files: [%q]}}
+parse: {format: jsonl, features: [{name: item, slot: 1}]}
+heads: [{name: click, loss: bpr, %s metrics: [xgauc]}]
+model: lr
+eval: {group: %s}
+`, filepath.Join(dir, name), filepath.Join(dir, "train.jsonl"), c.heads, c.group), job.LoadOptions{})
+			var log bytes.Buffer
+			if _, err := job.Run(t.Context(), cfg, job.RunOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))}); err != nil {
+				t.Fatal(err)
+			}
+			found := strings.Count(log.String(), "no example has a value of this group")
+			if c.want == "" && found > 0 || c.want != "" && (found != 1 || !strings.Contains(log.String(), c.want+"\n")) {
+				t.Errorf("want %q once:\n%s", c.want, log.String())
 			}
 		})
 	}

@@ -70,7 +70,23 @@ func (w *numberWatch) judge(s *parse.Seen, after int64) {
 	}
 }
 
-var _ parse.Observer = (*monitor)(nil)
+var (
+	_ parse.Observer    = (*monitor)(nil)
+	_ parse.KeyObserver = (*monitor)(nil)
+)
+
+// KeysParsed implements [parse.KeyObserver]. What is evaluated while training is not looked at.
+func (m *monitor) KeysParsed(seen []parse.SeenKey) {
+	m.mu.Lock()
+	fills := m.fills
+	if m.phase.Phase != m.watched {
+		fills = nil
+	}
+	m.mu.Unlock()
+	if fills != nil {
+		fills.addKeys(seen)
+	}
+}
 
 // FeaturesParsed implements [parse.Observer]. What is evaluated while training is not looked at.
 func (m *monitor) FeaturesParsed(seen []parse.Seen) {

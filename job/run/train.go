@@ -140,6 +140,7 @@ func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp fun
 		return t.shards.Progress(ctx, source)
 	}
 	t.monitor.numbers, t.monitor.fills = newNumberWatch(cfg, t.log), newFillWatch(cfg, t.log)
+	t.monitor.fills.watchGroups(cfg)
 	if t.bad, err = newBadRows(cfg, t.worker, t.log); err != nil {
 		return nil, err
 	}

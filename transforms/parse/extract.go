@@ -11,23 +11,24 @@ import (
 
 // extractor grows the output columns of one block after the other, a record at a time. Its buffers are reused.
 type extractor struct {
-	p       *program
-	sides   sides
-	rows    int
-	v       values
-	output  []output
-	labels  []denseColumn
-	masks   []boolColumn // of each label; empty where it is not optional
-	weight  denseColumn
-	keys    []bytesColumn
-	lineID  bytesColumn
-	joined  []int32 // the row of each side table that the current record joins, or -1
-	misses  []int64 // of each join: records without a line
-	key     []byte
-	missing []bool // of each join: the current record has no line
-	seen    []Seen // of each feature, since the block began
-	none    []int  // features without a value in the current record
-	dense   []int  // the dense features
+	p        *program
+	sides    sides
+	rows     int
+	v        values
+	output   []output
+	labels   []denseColumn
+	masks    []boolColumn // of each label; empty where it is not optional
+	weight   denseColumn
+	keys     []bytesColumn
+	lineID   bytesColumn
+	joined   []int32 // the row of each side table that the current record joins, or -1
+	misses   []int64 // of each join: records without a line
+	key      []byte
+	missing  []bool // of each join: the current record has no line
+	seen     []Seen // of each feature, since the block began
+	seenKeys []SeenKey
+	none     []int // features without a value in the current record
+	dense    []int // the dense features
 
 	// What columns that are made as a whole need.
 	mem      memory.Allocator
@@ -87,6 +88,23 @@ func (x *extractor) endBlock(rows int) []Seen {
 		x.seen[i].Rows, x.seen[i].Filled = int64(rows), int64(rows)+x.seen[i].Filled
 	}
 	return x.seen
+}
+
+// endKeys returns in how many rows each key has a value; it is valid until the next block.
+func (x *extractor) endKeys() []SeenKey {
+	x.seenKeys = x.seenKeys[:0]
+	for i, k := range x.p.Keys {
+		s := SeenKey{Name: k.Name, Column: x.p.columns[x.p.keys[i]], Rows: int64(len(x.keys[i].ends))}
+		from := int32(0)
+		for _, end := range x.keys[i].ends {
+			if end > from {
+				s.Filled++
+			}
+			from = end
+		}
+		x.seenKeys = append(x.seenKeys, s)
+	}
+	return x.seenKeys
 }
 
 // beginBlock forgets what was seen.

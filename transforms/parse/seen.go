@@ -57,6 +57,21 @@ func (s *Seen) Mean() float64 { return s.Sum / float64(s.Numbers) }
 // RMS is the root of the mean square of the numbers: their size, or NaN when there are none.
 func (s *Seen) RMS() float64 { return math.Sqrt(s.Squares / float64(s.Numbers)) }
 
+// SeenKey describes in how many of some records a key ([Options.Keys]) had a value; bad rows are not counted.
+type SeenKey struct {
+	// Name is the key's, Column what it is read from.
+	Name, Column string
+	Rows, Filled int64
+	// Near is as of [Seen]; Names are what the first of these records have, sorted, where they do not have the key's column and nothing is near to it.
+	Near  string
+	Names []string
+}
+
+// KeyObserver is notified of what stages find of their keys. A hook of a run ([pipeline.NewHooks]) may be one. Its method is called for each block, from many goroutines, and must not keep the slice.
+type KeyObserver interface {
+	KeysParsed(seen []SeenKey)
+}
+
 // JoinObserver is notified of examples that had no line in a side table, which is named by the last part of its file's path. A hook
 // of a run ([pipeline.NewHooks]) may be one. Its method is called once for a block at most, for each table.
 type JoinObserver interface {
@@ -72,25 +87,39 @@ type Observer interface {
 // namesFrom is how many records of a block are looked at for the names in them.
 const namesFrom = 100
 
-// absent looks for the name that was meant, for features of which a block had no value: once for each processor and
-// feature, because it takes records apart a second time.
-func (w *worker) absent(payload *array.Binary) {
+// absent looks for the name that was meant, for features and keys of which a block had no value: once for each processor and
+// feature or key, because it takes records apart a second time.
+func (w *worker) absent(payload *array.Binary, keys []SeenKey) {
 	x := w.extract
 	if payload == nil || x.p.Format != TFExample && x.p.Format != JSONL {
 		return
 	}
 	var names []string
-	for i := range x.seen {
-		f, s := &x.p.features[i], &x.seen[i]
-		if s.Filled > 0 || s.Rows == 0 || f.join >= 0 || w.looked[i] {
-			continue
-		}
-		w.looked[i] = true
+	// near returns the nearest name, and whether the records lack the column's own.
+	near := func(column string, looked *bool) (string, bool) {
+		*looked = true
 		if names == nil {
 			names = namesIn(x.p.Format, payload)
 		}
-		if column := x.p.columns[f.col]; !slices.Contains(names, column) {
-			s.Near = nearest.Name(column, names)
+		if slices.Contains(names, column) {
+			return "", false
+		}
+		return nearest.Name(column, names), true
+	}
+	for i := range x.seen {
+		f, s := &x.p.features[i], &x.seen[i]
+		if s.Filled == 0 && s.Rows > 0 && f.join < 0 && !w.looked[i] {
+			s.Near, _ = near(x.p.columns[f.col], &w.looked[i])
+		}
+	}
+	for i := range keys {
+		s, looked := &keys[i], &w.lookedKeys[i]
+		if s.Filled > 0 || s.Rows == 0 || *looked {
+			continue
+		}
+		var absent bool
+		if s.Near, absent = near(s.Column, looked); absent && s.Near == "" {
+			s.Names = names
 		}
 	}
 }

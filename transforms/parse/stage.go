@@ -156,7 +156,8 @@ func (c *core) open(ctx context.Context, env *pipeline.Env) (*worker, error) {
 		return nil, err
 	}
 	return &worker{
-		core: c, env: env, observers: pipeline.HooksOf[Observer](env.Observe()), joinObservers: pipeline.HooksOf[JoinObserver](env.Observe()), extract: newExtractor(c.program, tables), looked: make([]bool, len(c.program.features)),
+		core: c, env: env, observers: pipeline.HooksOf[Observer](env.Observe()), joinObservers: pipeline.HooksOf[JoinObserver](env.Observe()), keyObservers: pipeline.HooksOf[KeyObserver](env.Observe()),
+		extract: newExtractor(c.program, tables), looked: make([]bool, len(c.program.features)), lookedKeys: make([]bool, len(c.program.keys)),
 		schemas: [2]*arrow.Schema{c.program.schema(false), c.program.schema(true)},
 	}, nil
 }
@@ -170,8 +171,10 @@ type worker struct {
 	env           *pipeline.Env
 	observers     []Observer
 	joinObservers []JoinObserver
+	keyObservers  []KeyObserver
 	extract       *extractor
 	looked        []bool           // of each feature: whether absent has looked for its name
+	lookedKeys    []bool           // of each key: the same
 	schemas       [2]*arrow.Schema // without and with time
 	byRows        bool             // columns too are added row by row: what [extractor.addColumns] is tested against
 	positions     []int64
@@ -225,11 +228,14 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 		}
 		w.extract.misses[i] = 0
 	}
-	if len(w.observers) > 0 {
-		seen := w.extract.endBlock(len(w.positions))
-		w.absent(payload)
+	if len(w.observers) > 0 || len(w.keyObservers) > 0 {
+		seen, keys := w.extract.endBlock(len(w.positions)), w.extract.endKeys()
+		w.absent(payload, keys)
 		for _, o := range w.observers {
 			o.FeaturesParsed(seen)
+		}
+		for _, o := range w.keyObservers {
+			o.KeysParsed(keys)
 		}
 	}
 	w.extract.beginBlock()
