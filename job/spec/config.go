@@ -140,7 +140,7 @@ type Eval struct {
 	Header *bool `yaml:"header"`
 	// Metrics are what is computed of a job without heads; heads name theirs. auc, pr_auc (average precision) and gauc (the AUC
 	// within each group, averaged by the groups' weights) are of the order of predictions; ndcg@10, hr@10 (the share of groups with a
-	// positive among the first 10) and mrr@10 (the mean of 1 over the place of the first positive), or @1, @5, @20 and @50, of what each
+	// positive among the first 10), recall@10 (the share of a group's positives that are) and mrr@10 (the mean of 1 over the place of the first positive), or @1, @5, @20 and @50, of what each
 	// group is shown. gauc and these need eval.group. log_loss, normalized_entropy (the log loss over that of always predicting the mean
 	// label) and accuracy are of probabilities; calibration (mean prediction over mean label), ece (expected calibration error, bins of
 	// equal width) and ece_mass (bins of equal weight) of their level; mse, rmse, mae and r2 of values, and of their order xauc (how often,

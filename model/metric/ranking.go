@@ -24,6 +24,8 @@ func rankings() []Metric {
 			ranking("ndcg", k, "the gain of the first %d of each group, over that of the best order", func(r *ranked, k int) float64 { return r.dcg(k) / r.ideal(k) }),
 			// 1 where a positive is among the first k places (He et al., 2017, Neural Collaborative Filtering, section 4.1).
 			ranking("hr", k, "the share of groups with a positive among their first %d", (*ranked).hit),
+			// The positives among the first k places over all there are (Manning, Raghavan and Schütze, 2008, section 8.3).
+			ranking("recall", k, "the share of each group's positives that are among its first %d", (*ranked).recall),
 			// 1/place of the first positive, 0 where that is behind the first k (Voorhees, 1999).
 			ranking("mrr", k, "the mean of 1 over the place of each group's first positive, of the first %d", (*ranked).reciprocal),
 		)
@@ -57,6 +59,7 @@ type ranked struct {
 	gains  []float64 // in the same order
 	hits   []bool    // the positives
 	best   []float64 // the highest gains, from the highest down
+	total  int       // how many positives there are
 }
 
 // take sets r to the examples of a group, in ascending order of score, and returns the group's weight; 0: it does not count.
@@ -76,7 +79,7 @@ func (r *ranked) take(items []uint64, labels, weights []float32) float64 {
 		weight += w
 		r.scores, r.gains, r.hits = append(r.scores, uint32(item>>32)), append(r.gains, max(0, math.Exp2(y)-1)), append(r.hits, y > 0.5)
 	}
-	if positives == 0 {
+	if r.total = positives; positives == 0 {
 		return 0
 	}
 	return weight / float64(len(r.gains))
@@ -155,6 +158,16 @@ func (r *ranked) hit(k int) (sum float64) {
 		}
 	})
 	return min(sum, 1)
+}
+
+// recall is the mean over the orders of equal scores: of a run that goes beyond place k each example is shown as often as any other.
+func (r *ranked) recall(k int) (sum float64) {
+	for from := 0; from < min(k, len(r.hits)); {
+		to, positives := r.run(from)
+		sum += float64(positives) * float64(min(to, k)-from) / float64(to-from)
+		from = to
+	}
+	return sum / float64(r.total)
 }
 
 func (r *ranked) reciprocal(k int) (sum float64) {

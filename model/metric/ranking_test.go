@@ -47,6 +47,17 @@ func slowRanking(name, depth string) func(p, y, w []float64, groups []int32) flo
 					}
 					return 0
 				})
+			case "recall":
+				shown, positives := 0.0, 0.0
+				for i, y := range gy {
+					if y <= .5 {
+						continue
+					}
+					above, same := places(gp, gp[i])
+					positives++
+					shown += min(1, max(0, float64(k-above)/float64(same)))
+				}
+				sum += weight * shown / positives
 			case "mrr":
 				sum += weight * slowFirst(gp, gy, func(place int) float64 {
 					if place <= k {
@@ -147,9 +158,9 @@ func TestRankingsAreMeansOverTies(t *testing.T) {
 			return (math.Pow(2, float64(s.Labels[i])) - 1) / math.Log2(2+float64(place))
 		}
 		for _, k := range []int{1, 5} {
-			var dcg, best, hit, reciprocal, orders float64
+			var dcg, best, hit, reciprocal, recall, orders float64
 			permute(n, func(order []int) {
-				var sum float64
+				var sum, shown, positives float64
 				first := n
 				for place, i := range order {
 					if place < k {
@@ -157,6 +168,9 @@ func TestRankingsAreMeansOverTies(t *testing.T) {
 					}
 					if s.Labels[i] > .5 {
 						first = min(first, place)
+						if positives++; place < k {
+							shown++
+						}
 					}
 				}
 				best = max(best, sum)
@@ -167,12 +181,13 @@ func TestRankingsAreMeansOverTies(t *testing.T) {
 				}
 				orders++
 				dcg += sum
+				recall += shown / positives
 				if first < k {
 					hit++
 					reciprocal += 1 / float64(first+1)
 				}
 			})
-			for name, want := range map[string]float64{"ndcg": dcg / best, "hr": hit, "mrr": reciprocal} {
+			for name, want := range map[string]float64{"ndcg": dcg / best, "hr": hit, "mrr": reciprocal, "recall": recall} {
 				m := find(t, name+"@"+strconv.Itoa(k))
 				if got := m.Compute(&w, &s); !(math.Abs(got-want/orders) <= 1e-9) {
 					t.Fatalf("%s of predictions %v with labels %v is %v, the mean over %v orders is %v", m.Name, s.Predictions, s.Labels, got, orders, want/orders)
