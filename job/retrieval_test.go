@@ -63,33 +63,46 @@ func TestBatchSoftmaxLearns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run := func(name string, set ...string) *job.TrainResult {
-		t.Helper()
-		cfg, err := job.Decode(fmt.Appendf(nil, `
+	for name, model := range map[string]string{
+		"graph": fmt.Sprintf("{graph: %q}", filepath.Join(dir, "model.json")),
+		"dssm":  "{dssm: {item: [item], dim: 8, vector: 8, hidden: [], embedding_init: {uniform: 0.1}, temperature: 0.2}}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run := func(piece string, set ...string) *job.TrainResult {
+				t.Helper()
+				table, rates := "", "" // the graph has its own
+				if name == "dssm" {
+					table, rates = ", table: items", "optimizer: {sparse: {adagrad: {lr: 0.1}}}"
+				}
+				cfg, err := job.Decode(fmt.Appendf(nil, `
 version: 1
 deterministic: true
 source: {text: {files: [%q]}}
-parse: {format: jsonl, features: [{name: user, slot: 1}, {name: item, slot: 2}]}
+parse: {format: jsonl, features: [{name: user, slot: 1}, {name: item, slot: 2%s}]}
 heads: [{name: click, loss: batch_softmax}]
-model: {graph: %q}
+model: %s
+%s
 train: {batch: 100}
 eval: {source: {text: {files: [%q]}}}
-`, filepath.Join(dir, "train.jsonl"), filepath.Join(dir, "model.json"), filepath.Join(dir, "val.jsonl")), "job.yaml", job.LoadOptions{Set: append(set, "dir="+filepath.Join(dir, name))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := job.Run(t.Context(), cfg, job.RunOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
-	whole := run("whole")
-	if got := whole.Metrics["click.xauc"]; !(got > 0.9) {
-		t.Errorf("the xauc of items that were never shown and not clicked is %v", got)
-	}
-	run("pieces", "train.max_examples=5000")
-	if want, got := digest(t, whole.Snapshot), digest(t, run("pieces", "ps.shards=3").Snapshot); got != want {
-		t.Errorf("digest %s in pieces, %s in one", got, want)
+`, filepath.Join(dir, "train.jsonl"), table, model, rates, filepath.Join(dir, "val.jsonl")), "job.yaml", job.LoadOptions{Set: append(set, "dir="+filepath.Join(dir, name+piece))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := job.Run(t.Context(), cfg, job.RunOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r
+			}
+			whole := run("whole")
+			if got := whole.Metrics["click.xauc"]; !(got > 0.9) {
+				t.Errorf("the xauc of items that were never shown and not clicked is %v", got)
+			}
+			run("pieces", "train.max_examples=5000")
+			if want, got := digest(t, whole.Snapshot), digest(t, run("pieces", "ps.shards=3").Snapshot); got != want {
+				t.Errorf("digest %s in pieces, %s in one", got, want)
+			}
+		})
 	}
 }

@@ -110,6 +110,8 @@ type Config struct {
 	// Item are the features of the item's tower, the others are the user's; Vector is the width of what a tower gives (DSSM). Default the last feature, 32.
 	Item   []string
 	Vector int
+	// Temperature is what the cosine of the towers is divided by where the loss is [loss.BatchSoftmax] (DSSM); other losses learn a factor. Default 0.1.
+	Temperature float64
 	// Domain are the features by which a gate weighs all vectors, none of them: no such gate; Personal are those by which gates weigh the units of the perceptrons; Gate is the width
 	// of a gate's hidden layer (PEPNet). Default none, the first feature that does not attend, 32.
 	Domain, Personal []string
@@ -240,6 +242,7 @@ func (c Config) WithDefaults() Config {
 		spread := cmp.Or(c.topology().spread, DefaultSpread)
 		c.EmbeddingInit = param.Uniform(-spread, spread)
 	}
+	c.Temperature = cmp.Or(c.Temperature, 0.1)
 	if c.BiasOptimizer == nil {
 		c.BiasOptimizer = DefaultBiasOptimizer()
 	}
@@ -305,6 +308,9 @@ func (c Config) Validate() error {
 	notNegative("clip_norm", c.ClipNorm)
 	notNegative("l0", float64(c.L0))
 	notNegative("balance", float64(c.Balance))
+	if !(c.Temperature > 0) || math.IsInf(c.Temperature, 0) {
+		bad("temperature %v is not a number above 0", c.Temperature)
+	}
 	for _, o := range []struct {
 		what string
 		rule optim.Optimizer
@@ -408,6 +414,11 @@ func (c Config) validateTables(bad func(string, ...any), width func(string, int)
 
 // validateHeads checks what the model needs of them; the graph checks the rest.
 func (c Config) validateHeads(bad func(string, ...any)) {
+	for _, h := range c.Heads {
+		if h.Loss == loss.BatchSoftmax && c.Name != DSSM {
+			bad("head %q: %s compares what two towers give, and %s has none; use %s, or a graph", h.Name, h.Loss, c.Name, DSSM)
+		}
+	}
 	if c.topology().heads {
 		return
 	}
@@ -454,6 +465,9 @@ func (c Config) String() string {
 	}
 	if slices.Contains(shape.uses, "l0") {
 		fmt.Fprintf(&b, ",l0=%g", c.L0)
+	}
+	if c.inBatch() {
+		fmt.Fprintf(&b, ",temperature=%g", c.Temperature)
 	}
 	for _, names := range []struct {
 		setting string
@@ -529,6 +543,17 @@ func (c Config) writeHeads(b *strings.Builder) {
 		}
 		b.WriteByte(')')
 	}
+}
+
+// inBatch reports whether items are told from those of the other rows of a batch.
+func (c Config) inBatch() bool { return c.Name == DSSM && c.Heads[0].Loss == loss.BatchSoftmax }
+
+// feature is the one of a name; without a name where there is none.
+func (c Config) feature(name string) Feature {
+	if i := slices.IndexFunc(c.Features, func(f Feature) bool { return f.Name == name }); i >= 0 {
+		return c.Features[i]
+	}
+	return Feature{}
 }
 
 // attends reports whether a feature is pooled by attention.

@@ -51,7 +51,7 @@ const (
 	// feature selection).
 	FinalMLP = "finalmlp"
 	// DSSM is two towers, a perceptron over the features of the user, or query, and one over those of the item, whose outputs are compared by their cosine (Huang et al., 2013,
-	// figure 1).
+	// figure 1). With [loss.BatchSoftmax] the item of a row is told from those of the other rows, corrected for how often items occur (Yi et al., 2019): [graph.Builder.BatchSoftmax].
 	DSSM = "dssm"
 	// Wukong is a perceptron over layers that make vectors of the products of all vectors and of weighted sums of them (Zhang et al., 2024, figure 1).
 	Wukong = "wukong"
@@ -285,6 +285,19 @@ func checkDSSM(c Config, bad func(format string, args ...any)) {
 	checkNames(c, "item", c.Item, bad)
 	if len(c.Item) == len(c.Features) {
 		bad("dssm has no features of the user: item has all of them; name some of them there, or add others")
+	}
+	if !c.inBatch() {
+		return
+	}
+	item := c.feature(c.Item[0])
+	if item.Kind != model.Sparse {
+		bad("the first feature of item is %q, which is dense: with %s it is the item's id", item.Name, loss.BatchSoftmax)
+		return
+	}
+	for _, f := range c.Features {
+		if f.Kind == model.Sparse && f.Table == item.Table && f.Name != item.Name {
+			bad("features %q and %q share table %q: with %s that of the item's id counts how often items occur, and is for it alone; give it a table of its own", item.Name, f.Name, item.Table, loss.BatchSoftmax)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/layer"
+	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 )
 
@@ -19,6 +20,9 @@ const (
 	BiasSegment = "bias"
 	VecSegment  = "vec"
 )
+
+// IntervalSegment is, in the table of the items of a DSSM that learns by the softmax over a batch, in how many examples an item occurs once.
+const IntervalSegment = "interval"
 
 // Model is a model of the zoo: a graph that is named by its settings. It is immutable and safe to share.
 type Model struct {
@@ -132,7 +136,7 @@ func (c Config) Declare(b *graph.Builder, segments func(of Table) (bias bool, wi
 			if _, ok := tables[f.Table]; !ok {
 				own := c.Table(f.Table)
 				bias, width := segments(own)
-				tables[f.Table] = own.declare(b, bias, width)
+				tables[f.Table] = own.declare(b, bias, width, c.inBatch() && f.Table == c.feature(c.Item[0]).Table)
 			}
 			in.Sparse[f.Name] = b.SparseFeature(input, tables[f.Table])
 			continue
@@ -146,13 +150,16 @@ func (c Config) Declare(b *graph.Builder, segments func(of Table) (bias bool, wi
 	return in
 }
 
-func (t Table) declare(b *graph.Builder, bias bool, width int) graph.Table {
+func (t Table) declare(b *graph.Builder, bias bool, width int, counted bool) graph.Table {
 	out := param.Table{Name: t.Name}
 	if bias {
 		out.Segments = append(out.Segments, param.Segment{Name: BiasSegment, Dim: 1, Optimizer: t.BiasOptimizer, L2: *t.BiasL2})
 	}
 	if width > 0 {
 		out.Segments = append(out.Segments, param.Segment{Name: VecSegment, Dim: width, Init: t.EmbeddingInit, Optimizer: t.VecOptimizer, L2: *t.EmbeddingL2})
+	}
+	if counted {
+		out.Segments = append(out.Segments, param.Segment{Name: IntervalSegment, Dim: 1, Optimizer: optim.BatchSoftmax{}})
 	}
 	return b.Table(out)
 }
@@ -368,15 +375,20 @@ func (a *assembly) scaled() graph.Node {
 	return a.deepOut(x)
 }
 
-// compared is DSSM: what the cosine of two vectors says, of the features that are the item's and of the others.
+// compared is DSSM: what the cosine of two vectors says, of the features that are the item's and of the others. The first of the item's is its id.
 func (a *assembly) compared() graph.Node {
 	tower := func(name string, has func(feature string) bool) graph.Node {
 		x := layer.Dense(a.b, name+".out", a.mlp(name, a.some(has), a.cfg.Hidden), a.cfg.Vector, a.rule)
 		return a.b.Unit(x, a.cfg.Vector)
 	}
 	item := among(a.cfg.Item)
-	user := tower("user", func(feature string) bool { return !item(feature) })
-	cosine := a.b.RowSum(a.b.Mul(user, tower("item", item)))
+	user, other := tower("user", func(feature string) bool { return !item(feature) }), tower("item", item)
+	if a.cfg.inBatch() {
+		id := a.sparse[slices.IndexFunc(a.sparse, func(f sparse) bool { return f.Name == a.cfg.Item[0] })]
+		interval := a.b.Pool(graph.Pooled{X: a.b.Lookup(id.input, IntervalSegment), By: graph.Max})
+		return a.b.BatchSoftmax(user, other, a.b.StopGradient(interval), a.cfg.Temperature)
+	}
+	cosine := a.b.RowSum(a.b.Mul(user, other))
 	return layer.Scaled(a.b, "out", cosine, cosineScale, a.rule)
 }
 

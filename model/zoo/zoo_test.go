@@ -283,6 +283,19 @@ func TestFaultsOfModels(t *testing.T) {
 		{zoo.Config{Name: zoo.DSSM, Features: two, Item: []string{"user", "user"}}, `item names "user" twice`},
 		{zoo.Config{Name: zoo.MMoE, Features: two, TopExperts: 5}, "top_experts 5 is not between 1 and experts, 4"},
 		{zoo.Config{Name: zoo.MMoE, Features: two, GateNoise: true}, "gate_noise and balance are of gates that choose among experts"},
+		{
+			zoo.Config{Name: zoo.DSSM, Features: two, Heads: []model.Head{{Name: "click", Loss: loss.BatchSoftmax}}},
+			`features "item" and "user" share table "embedding": with batch_softmax that of the item's id counts how often items occur`,
+		},
+		{
+			zoo.Config{Name: zoo.DSSM, Features: mixed(), Item: []string{"price", "tags"}, Heads: []model.Head{{Name: "click", Loss: loss.BatchSoftmax}}},
+			`the first feature of item is "price", which is dense`,
+		},
+		{
+			zoo.Config{Name: zoo.FM, Features: two, Heads: []model.Head{{Name: "click", Loss: loss.BatchSoftmax}}},
+			`head "click": batch_softmax compares what two towers give, and fm has none; use dssm, or a graph`,
+		},
+		{zoo.Config{Name: zoo.DSSM, Features: two, Temperature: -1}, "temperature -1 is not a number above 0"},
 		{zoo.Config{Name: zoo.NFM, Features: one}, "nfm of one field"},
 		{zoo.Config{Name: zoo.AFM, Features: one}, "afm of one field"},
 		{zoo.Config{Name: zoo.FiBiNET, Features: one}, "fibinet of one field"},
@@ -299,6 +312,37 @@ func TestFaultsOfModels(t *testing.T) {
 		if _, err := zoo.New(c.cfg); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.cfg, err, c.want)
 		}
+	}
+}
+
+// TestTowersInBatch: with the softmax over a batch the table of the item's id, and no other, counts how often items occur; values and gradients are those of the slow
+// reference, and the temperature is part of the name.
+func TestTowersInBatch(t *testing.T) {
+	t.Parallel()
+	cfg := zoo.Config{
+		Name: zoo.DSSM, Dim: 4, Hidden: []int{5}, Vector: 3, Temperature: .5, Item: []string{"item", "price"},
+		Features: []zoo.Feature{{Name: "user"}, {Name: "item", Table: "items"}, {Name: "seen", Combiner: graph.Mean}, {Name: "price", Kind: model.Dense, Dim: 2}},
+		Heads:    []model.Head{{Name: "click", Loss: loss.BatchSoftmax}},
+	}
+	m := mustNew(t, cfg)
+	graphtest.Check(t, m.Graph)
+	got := describe(m.Layout())
+	for _, want := range []string{"items.vec 4", "items." + zoo.IntervalSegment + " 1", "embedding.vec 4"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("no %s among %q", want, got)
+		}
+	}
+	if slices.Contains(got, "embedding."+zoo.IntervalSegment+" 1") || slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "out.") }) {
+		t.Errorf("other tables count, or there is a factor: %q", got)
+	}
+	other := cfg
+	other.Temperature = .25
+	if m.String() == mustNew(t, other).String() || m.Layout().Hash() != mustNew(t, other).Layout().Hash() {
+		t.Error("the temperature is not in the name, or in the layout")
+	}
+	cfg.Heads, other.Heads = nil, nil
+	if cfg.String() != other.String() {
+		t.Error("other losses have a temperature")
 	}
 }
 
