@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,6 +91,45 @@ func BenchmarkOutputs(b *testing.B) {
 			}
 			b.ReportMetric(float64(examples)/b.Elapsed().Seconds(), "examples/s")
 			b.ReportMetric(float64(examples)/(bench.CPUSeconds()-began), "examples/cpu-s")
+		})
+	}
+}
+
+// BenchmarkServedTraining trains the demo's model with shards behind gRPC, beside so many servers of the job that follow them, all of it in this process: what is trained in a second on
+// cores that have to do both. The last is the control of the first.
+func BenchmarkServedTraining(b *testing.B) {
+	for _, name := range []string{"0", "1", "3", "0-again"} {
+		b.Run("servers="+name, func(b *testing.B) {
+			examples, cpu := int64(0), 0.0
+			for b.Loop() {
+				b.StopTimer()
+				cfg, err := job.Decode([]byte(clicks), "bench.yaml", job.LoadOptions{Set: []string{
+					"dir=" + b.TempDir(), "source.synthetic.examples=500000", "ps.addresses=[\"" + testbed.FreeAddr(b) + "\"]",
+				}})
+				if err != nil {
+					b.Fatal(err)
+				}
+				stops := []func(){serveShards(b.Context(), b, cfg)}
+				for range name[0] - '0' {
+					a, stop := serveModels(b.Context(), b, job.ServeModelsOptions{Jobs: []job.ServedJob{{Name: "live", Load: func() (*job.Config, error) { return cfg, nil }}}})
+					a.fresh("live")
+					stops = append(stops, stop)
+				}
+				began := bench.CPUSeconds()
+				b.StartTimer()
+				r, err := job.Run(b.Context(), cfg, job.RunOptions{})
+				b.StopTimer()
+				if err != nil {
+					b.Fatal(err)
+				}
+				examples, cpu = examples+r.Examples, cpu+bench.CPUSeconds()-began
+				for _, stop := range slices.Backward(stops) {
+					stop()
+				}
+				b.StartTimer()
+			}
+			b.ReportMetric(float64(examples)/b.Elapsed().Seconds(), "examples/s")
+			b.ReportMetric(float64(examples)/cpu, "examples/cpu-s")
 		})
 	}
 }

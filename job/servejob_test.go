@@ -23,7 +23,7 @@ import (
 // asking asks a server over HTTP.
 type asking struct {
 	ctx context.Context
-	t   *testing.T
+	t   testing.TB
 	url string
 }
 
@@ -114,7 +114,7 @@ func (a asking) predict(model string) string {
 }
 
 // serveShards runs the shards of a job until they are stopped.
-func serveShards(ctx context.Context, t *testing.T, cfg *job.Config) (stop func()) {
+func serveShards(ctx context.Context, t testing.TB, cfg *job.Config) (stop func()) {
 	drain, served := make(chan struct{}), make(chan error, 1)
 	go func() {
 		_, err := job.Serve(ctx, cfg, job.ServeOptions{Drain: drain})
@@ -129,7 +129,7 @@ func serveShards(ctx context.Context, t *testing.T, cfg *job.Config) (stop func(
 }
 
 // serveModels serves until it is stopped.
-func serveModels(ctx context.Context, t *testing.T, o job.ServeModelsOptions) (a asking, stop func()) {
+func serveModels(ctx context.Context, t testing.TB, o job.ServeModelsOptions) (a asking, stop func()) {
 	t.Helper()
 	ready, drain, done := make(chan string, 1), make(chan struct{}), make(chan error, 1)
 	o.HTTP, o.Ready, o.Drain = "127.0.0.1:0", func(addr, _ string) { ready <- addr }, drain
