@@ -214,6 +214,12 @@ func TestSettingsReachTheLayout(t *testing.T) {
 			}
 		}
 	}
+	low := zoo.Config{Name: zoo.DCNv2, Features: []zoo.Feature{{Name: "user"}}, CrossRank: 2}
+	more := low
+	more.CrossExperts = 5
+	if mustNew(t, more).String() == mustNew(t, low).String() {
+		t.Error("cross experts do not reach the name")
+	}
 	few := zoo.Config{Name: zoo.MMoE, Features: mixed(), TopExperts: 2}
 	for _, other := range []zoo.Config{{}, {TopExperts: 3}, {TopExperts: 2, GateNoise: true}, {TopExperts: 2, Balance: 0.1}} {
 		other.Name, other.Features = zoo.MMoE, mixed()

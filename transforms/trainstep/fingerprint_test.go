@@ -28,11 +28,12 @@ func TestFingerprint(t *testing.T) {
 	inModel := map[string]any{"Model.Features": []zoo.Feature{{Name: "item"}}, "Model.Hidden": []int{3}, "Model.Name": zoo.FM, "Model.BatchNorm": true}
 	inModel["StepOptions.Schedule"] = optim.Schedule{WarmUp: 3}
 	free := map[string]string{}
-	for _, name := range []string{"Tables", "Heads", "Attention", "Dropout", "CrossLayers", "EmbeddingInit", "EmbeddingL2", "BiasL2", "DenseL2", "BiasOptimizer", "VecOptimizer", "DenseOptimizer", "ClipNorm"} {
+	for _, name := range []string{"Tables", "Heads", "Attention", "Dropout", "Activation", "CrossLayers", "CrossRank", "CrossExperts", "EmbeddingInit", "EmbeddingL2", "BiasL2", "DenseL2", "BiasOptimizer", "VecOptimizer", "DenseOptimizer", "ClipNorm"} {
 		free["Model."+name] = "its String is tested in package zoo"
 	}
 	for _, name := range []string{
 		"AttentionLayers", "AttentionHeads", "AttentionWidth", "Maps", "Reduction", "Bottom", "Blocks", "BlockWidth", "Second", "FusionHeads", "Experts", "OwnExperts", "Levels", "Tower", "Relation", "Item", "Vector", "L0", "Domain", "Personal", "Gate", "Products", "Sums", "Rank", "Tokens", "TokenWidth", "Expansion",
+		"TopExperts", "GateNoise", "Balance", "Temperature",
 	} {
 		free["Model."+name] = "its String is tested in package zoo"
 	}
