@@ -202,7 +202,21 @@ func (c *Client) hold(ctx context.Context, model string, version int64, manifest
 		})
 	}
 	wg.Wait()
-	return errors.Join(errs...)
+	return all(errs)
+}
+
+// all is what shards have said, in a line; nil: nothing is wrong.
+func all(errs []error) error {
+	var texts []string
+	for _, err := range errs {
+		if err != nil {
+			texts = append(texts, text(err))
+		}
+	}
+	if texts == nil {
+		return nil
+	}
+	return errors.New(strings.Join(texts, "; "))
 }
 
 // has refuses a shard that is another one than it should be, or does not have an export.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"sync"
 	"time"
 
@@ -139,15 +138,12 @@ func (r *Reader) ask(ctx context.Context, rows *param.Rows) error {
 		}
 	}
 	wg.Wait()
-	var texts []string
-	code := codes.OK
-	for _, err := range r.errs {
-		if err != nil {
-			texts, code = append(texts, text(err)), status.Code(err)
+	if err := all(r.errs); err != nil {
+		code := codes.OK
+		for _, err := range r.errs {
+			code = max(code, status.Code(err)) // of several kinds DATA_LOSS, then UNAVAILABLE
 		}
-	}
-	if texts != nil {
-		return status.Error(code, strings.Join(texts, "; "))
+		return status.Error(code, err.Error())
 	}
 	return nil
 }
@@ -194,9 +190,9 @@ func (r *Reader) failed(number int, slow bool, err error) error {
 	default: // also what it thinks of this server: that is no fault of who asks
 		code = codes.Unavailable
 	}
-	out := status.Errorf(code, "%s: %s", r.r.c.name(number), text(err))
-	r.r.c.is(number, out, 0)
-	return out
+	err = fmt.Errorf("%s: %s", r.r.c.name(number), text(err))
+	r.r.c.is(number, err, 0)
+	return status.Error(code, err.Error())
 }
 
 // next makes the request of a call from what is missing behind the ids of a table that were asked for, and returns how far it goes.
