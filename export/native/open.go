@@ -39,12 +39,20 @@ type slab struct {
 	directory []uint32
 }
 
+// littleEndian refuses a machine whose numbers do not lie in memory as they do in files.
+func littleEndian() error {
+	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
+		return fmt.Errorf("native: numbers of this machine are big endian: %w", errors.ErrUnsupported)
+	}
+	return nil
+}
+
 // Open opens an export of the machine's disk. Of rows nothing but the ends of the files is read, so that it takes no longer for many: manifest, dense weights and the
 // places of the rows are verified, the rows themselves by [Export.Verify] alone. Errors: [ErrNone], [ErrVersion], [ErrCorrupt], which names
 // the file; the context's; [errors.ErrUnsupported] where numbers are big endian.
 func Open(ctx context.Context, dir string) (_ *Export, err error) {
-	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
-		return nil, fmt.Errorf("native: numbers of this machine are big endian: %w", errors.ErrUnsupported)
+	if err := littleEndian(); err != nil {
+		return nil, err
 	}
 	m, model, err := openManifest(ctx, dir)
 	if err != nil {

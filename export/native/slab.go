@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -205,13 +204,14 @@ func (e *encoder) Write(b *pipeline.Batch) error {
 	stride := 4 * e.dim
 	e.buf = slices.Grow(e.buf[:0], stride*len(ids))[:stride*len(ids)]
 	for _, s := range e.segments {
-		list := rec.Column(s.column).(*array.FixedSizeList)
-		values := list.ListValues().(*array.Float32).Float32Values()[list.Data().Offset()*s.dim:]
+		list, width := rec.Column(s.column).(*array.FixedSizeList), 4*s.dim
+		values := arrow.Float32Traits.CastToBytes(list.ListValues().(*array.Float32).Float32Values()[list.Data().Offset()*s.dim:])
+		if width == stride {
+			copy(e.buf, values)
+			break
+		}
 		for i := range ids {
-			out := e.buf[i*stride+4*s.at:][:4*s.dim]
-			for k, v := range values[i*s.dim:][:s.dim] {
-				binary.LittleEndian.PutUint32(out[4*k:], math.Float32bits(v))
-			}
+			copy(e.buf[i*stride+4*s.at:][:width], values[i*width:])
 		}
 	}
 	return e.put(e.buf)
@@ -226,10 +226,8 @@ func (e *encoder) End(metadata map[string]string) error {
 	if (f.Last-f.First)>>f.Shift >= uint64(f.Parts) { // one part of all hashes
 		f.Parts *= 2
 	}
-	e.buf = append(e.buf[:0], make([]byte, f.idsAt()-e.size)...)
-	for _, id := range e.ids {
-		e.buf = binary.LittleEndian.AppendUint64(e.buf, uint64(id))
-	}
+	e.buf = append(slices.Grow(e.buf[:0], int(f.end()-e.size)), make([]byte, f.idsAt()-e.size)...)
+	e.buf = append(e.buf, arrow.Int64Traits.CastToBytes(e.ids)...)
 	part := int64(0)
 	for i, id := range e.ids {
 		for ; part <= int64((table.Hash(id)-f.First)>>f.Shift); part++ {

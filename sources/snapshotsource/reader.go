@@ -7,8 +7,11 @@ import (
 	"io"
 	"math"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/monolith-go/monolith/internal/arrowx"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/fid"
 	"github.com/monolith-go/monolith/ps/snapshot"
@@ -22,7 +25,7 @@ type Reader struct {
 	name   string // of the source in its graph
 	split  pipeline.Split
 	in     *snapshot.RowReader
-	build  *array.RecordBuilder
+	mem    memory.Allocator
 	slots  map[int]bool // nil: all
 
 	at   pipeline.Position // after the last batch that was returned
@@ -39,7 +42,7 @@ type Reader struct {
 var _ pipeline.Reader[*pipeline.Batch] = (*Reader)(nil)
 
 func newReader(s *Source, env *pipeline.Env, split pipeline.Split, from pipeline.Position, in *snapshot.RowReader) *Reader {
-	r := &Reader{source: s, name: env.Source, split: split, in: in, at: from, build: array.NewRecordBuilder(env.Mem(), s.schema)}
+	r := &Reader{source: s, name: env.Source, split: split, in: in, at: from, mem: env.Recycled()}
 	if len(s.opts.Slots) > 0 {
 		r.slots = map[int]bool{}
 		for _, slot := range s.opts.Slots {
@@ -64,12 +67,11 @@ func (r *Reader) Next(ctx context.Context) (*pipeline.Batch, error) {
 			}
 			continue
 		}
-		n, end := r.take()
-		if n == 0 {
+		rec, end := r.take()
+		if rec == nil {
 			continue
 		}
 		o := pipeline.Origin{Source: r.name, Split: r.split.Name, From: r.at, To: pipeline.Position(end)}
-		rec := r.build.NewRecordBatch()
 		b, err := pipeline.NewBatch(rec, o)
 		if err != nil {
 			rec.Release()
@@ -95,13 +97,12 @@ func (r *Reader) more() error {
 	return nil
 }
 
-// take puts rows into the builder, at most a batch, and returns how many, and the row after the last that was looked at. Rows that are used
+// take returns the next rows that are wanted, at most a batch, and the row after the last that was looked at; nil: none of these is wanted. Rows that are used
 // up are given back.
-func (r *Reader) take() (n int, end int64) {
+func (r *Reader) take() (rec arrow.RecordBatch, end int64) {
 	o := &r.source.opts
-	segments := r.source.info.Tables[r.source.table].Segments
 	dim, stateDim := 0, 0
-	for _, seg := range segments {
+	for _, seg := range r.source.info.Tables[r.source.table].Segments {
 		dim, stateDim = dim+seg.Dim, stateDim+seg.StateDim
 	}
 	last := min(len(r.rows.Keys), int(int64(r.split.End)-r.first))
@@ -115,52 +116,76 @@ func (r *Reader) take() (n int, end int64) {
 		r.taken = append(r.taken, i)
 	}
 	if len(r.taken) > 0 {
-		r.fill(dim, stateDim)
+		rec = r.gather(dim, stateDim)
 	}
-	n, end = len(r.taken), r.first+int64(r.next)
+	end = r.first + int64(r.next)
 	if r.next == last {
 		r.rows = nil
 	}
-	return n, end
+	return rec, end
 }
 
-// fill appends the rows that are taken, column by column.
-func (r *Reader) fill(dim, stateDim int) {
-	segments := r.source.info.Tables[r.source.table].Segments
-	field := 0
-	next := func() array.Builder { field++; return r.build.Field(field - 1) }
-	fids, slots, times, counts := next().(*array.Int64Builder), next().(*array.Int32Builder), next().(*array.Int64Builder), next().(*array.Int64Builder)
-	for _, i := range r.taken {
-		fids.Append(r.rows.Keys[i])
-		slots.Append(int32(fid.ID(r.rows.Keys[i]).Slot()))
-		times.Append(r.rows.Times[i])
-		counts.Append(int64(min(r.rows.Counts[i], math.MaxInt64)))
-	}
-	lists := func(m []float32, stride, at, width int) {
-		b := next().(*array.FixedSizeListBuilder)
-		values := b.ValueBuilder().(*array.Float32Builder)
-		b.Reserve(len(r.taken))
-		values.Reserve(len(r.taken) * width)
-		for _, i := range r.taken {
-			b.Append(true)
-			values.AppendValues(m[i*stride+at:][:width], nil)
+// gather copies the rows that are taken, column by column: once each.
+func (r *Reader) gather(dim, stateDim int) arrow.RecordBatch {
+	rows, schema, n := r.rows, r.source.schema, len(r.taken)
+	cols := make([]arrow.Array, 0, schema.NumFields())
+	defer func() {
+		for _, c := range cols {
+			c.Release()
 		}
+	}()
+	numbers := func(write func(out []int64)) {
+		cols = append(cols, arrowx.Fixed(r.mem, arrow.PrimitiveTypes.Int64, n, write))
 	}
-	at := 0
+	lists := func(m []float32, stride, at int) {
+		dt := schema.Field(len(cols)).Type.(*arrow.FixedSizeListType)
+		width := int(dt.Len())
+		cols = append(cols, arrowx.FixedLists(r.mem, dt, n, func(out []float32) {
+			for k, i := range r.taken {
+				copy(out[k*width:][:width], m[i*stride+at:])
+			}
+		}))
+	}
+	numbers(func(out []int64) { pick(out, rows.Keys, r.taken) })
+	cols = append(cols, arrowx.Fixed(r.mem, arrow.PrimitiveTypes.Int32, n, func(out []int32) {
+		for k, i := range r.taken {
+			out[k] = int32(fid.ID(rows.Keys[i]).Slot())
+		}
+	}))
+	numbers(func(out []int64) { pick(out, rows.Times, r.taken) })
+	numbers(func(out []int64) {
+		for k, i := range r.taken {
+			out[k] = int64(min(rows.Counts[i], math.MaxInt64))
+		}
+	})
+	segments, at := r.source.info.Tables[r.source.table].Segments, 0
 	for _, seg := range segments {
-		lists(r.rows.Weights, dim, at, seg.Dim)
+		lists(rows.Weights, dim, at)
 		at += seg.Dim
 	}
 	at = 0
 	for _, seg := range segments {
 		if r.source.opts.State && seg.StateDim > 0 {
-			lists(r.rows.State, stateDim, at, seg.StateDim)
+			lists(rows.State, stateDim, at)
 		}
 		at += seg.StateDim
 	}
-	positions := next().(*array.Int64Builder)
-	for _, i := range r.taken {
-		positions.Append(r.first + int64(i) + 1)
+	numbers(func(out []int64) {
+		for k, i := range r.taken {
+			out[k] = r.first + int64(i) + 1
+		}
+	})
+	return array.NewRecordBatch(schema, cols, int64(n))
+}
+
+// pick copies the values of some rows, which ascend: at once where they lie side by side.
+func pick(dst, src []int64, rows []int) {
+	if first := rows[0]; rows[len(rows)-1]-first == len(rows)-1 {
+		copy(dst, src[first:])
+		return
+	}
+	for k, i := range rows {
+		dst[k] = src[i]
 	}
 }
 
@@ -182,6 +207,5 @@ func (r *Reader) Close() error {
 		return nil
 	}
 	r.closed = true
-	r.build.Release()
 	return r.in.Close()
 }
