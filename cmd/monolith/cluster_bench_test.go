@@ -163,7 +163,7 @@ func newPusher(b *testing.B, path string, shard int) *pusher {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = remote.Close(context.Background()) })
+	b.Cleanup(func() { _ = remote.Close(context.WithoutCancel(b.Context())) })
 	cl, err := remote.Client(b.Context(), "w")
 	if err != nil {
 		b.Fatal(err)

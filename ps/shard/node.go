@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -292,7 +293,7 @@ func (n *Node) Load(ctx context.Context, o ps.LoadOptions) (err error) {
 	}
 	var from *snapshot.Snapshot
 	if o.Path != "" && had.shard == nil {
-		if from, err = n.open(ctx, o.Path, numShards, 0); err != nil {
+		if from, err = n.open(ctx, o.Path, numShards, 0, runtime.GOMAXPROCS(0)); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, from.Close()) }()

@@ -123,7 +123,7 @@ func (n *Node) note(changes bool) {
 
 // readAhead makes had hold a snapshot. It reads what was added to that which had holds, or all.
 func (n *Node) readAhead(ctx context.Context, had *ahead, o ps.PrepareOptions) error {
-	from, err := n.open(ctx, o.Path, o.Shards, had.id)
+	from, err := n.open(ctx, o.Path, o.Shards, had.id, 1)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 
 	"github.com/monolith-go/monolith/model/param"
@@ -14,17 +15,19 @@ import (
 
 // read loads the shard's part of a snapshot, of any number of shards.
 func (n *Node) read(ctx context.Context, to *Shard, path string) (err error) {
-	s, err := n.open(ctx, path, to.place.NumShards(), 0)
+	s, err := n.open(ctx, path, to.place.NumShards(), 0, runtime.GOMAXPROCS(0))
 	if err != nil {
 		return err
 	}
 	return errors.Join(n.fill(ctx, to, s), s.Close())
 }
 
-// open opens and verifies the part of a snapshot of this model that the shard has as one of so many, or what was added to the snapshot since alone. Errors: [ps.ErrCorrupt],
-// [ps.ErrLayout], the context's.
-func (n *Node) open(ctx context.Context, path string, numShards int, since uint64) (*snapshot.Snapshot, error) {
-	s, err := snapshot.OpenWith(ctx, path, snapshot.OpenOptions{FS: n.opts.FS, Shard: n.opts.Index, Shards: numShards, WeightsOnly: n.opts.ReadOnly, Since: since})
+// open opens and verifies the part of a snapshot of this model that the shard has as one of so many, or what was added to the snapshot since alone. threads is how
+// many files are verified at the same time: a shard without a state has nothing better to do. Errors: [ps.ErrCorrupt], [ps.ErrLayout], the context's.
+func (n *Node) open(ctx context.Context, path string, numShards int, since uint64, threads int) (*snapshot.Snapshot, error) {
+	s, err := snapshot.OpenWith(ctx, path, snapshot.OpenOptions{
+		FS: n.opts.FS, Shard: n.opts.Index, Shards: numShards, WeightsOnly: n.opts.ReadOnly, Since: since, Threads: threads,
+	})
 	if err != nil {
 		return nil, err
 	}

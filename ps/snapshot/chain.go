@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/monolith-go/monolith/internal/fsx"
 )
 
@@ -47,18 +49,30 @@ func sameTables(a, b []Table) bool {
 // attempts is how often a snapshot is opened whose files go while that is done, because it is compacted.
 const attempts = 3
 
+// opening says what of a chain is opened.
+type opening struct {
+	fs fsx.FS
+	// since is [OpenOptions].Since.
+	since uint64
+	// verified: the files were verified before, and are not again.
+	verified, weightsOnly bool
+	// threads is how many files are verified at the same time; 0: one.
+	threads int
+	which   func(FileInfo) bool
+}
+
 // openChain opens what which says of every snapshot of a chain, or of those alone that were added to the snapshot since, and verifies it.
-func openChain(ctx context.Context, f fsx.FS, info *Info, since uint64, verified, weightsOnly bool, which func(FileInfo) bool) (*Snapshot, error) {
+func openChain(ctx context.Context, info *Info, o opening) (*Snapshot, error) {
 	for attempt := 1; ; attempt++ {
-		chain, err := Chain(f, info)
+		chain, err := Chain(o.fs, info)
 		var s *Snapshot
 		if err == nil {
-			above := slices.IndexFunc(chain, func(i *Info) bool { return i.ID == since })
+			above := slices.IndexFunc(chain, func(i *Info) bool { return i.ID == o.since })
 			added := above > 0
 			if !added {
 				above = len(chain)
 			}
-			if s, err = openAll(ctx, f, chain[:above], verified, weightsOnly, which); err == nil {
+			if s, err = openAll(ctx, chain[:above], o); err == nil {
 				s.added = added
 				return s, nil
 			}
@@ -67,11 +81,11 @@ func openChain(ctx context.Context, f fsx.FS, info *Info, since uint64, verified
 			return nil, err
 		}
 		// Compacting a snapshot of the chain replaces its manifest, and then what that named goes.
-		now, rerr := ReadInfoIn(f, info.Path)
+		now, rerr := ReadInfoIn(o.fs, info.Path)
 		if rerr != nil || now.ID != info.ID || !now.Created.Equal(info.Created) {
 			return nil, err
 		}
-		if again, rerr := Chain(f, now); rerr != nil || sameChain(again, chain) {
+		if again, rerr := Chain(o.fs, now); rerr != nil || sameChain(again, chain) {
 			return nil, err
 		}
 		info = now
@@ -82,24 +96,32 @@ func sameChain(a, b []*Info) bool {
 	return slices.EqualFunc(a, b, func(a, b *Info) bool { return a.Checksum == b.Checksum })
 }
 
-func openAll(ctx context.Context, f fsx.FS, chain []*Info, verified, weightsOnly bool, which func(FileInfo) bool) (*Snapshot, error) {
+func openAll(ctx context.Context, chain []*Info, o opening) (*Snapshot, error) {
+	files, ctx := errgroup.WithContext(ctx)
+	files.SetLimit(max(o.threads, 1))
 	var opened []*Snapshot
 	for i, of := range chain {
 		one := *of
 		one.Files = slices.DeleteFunc(slices.Clone(of.Files), func(f FileInfo) bool {
-			return !which(f) || i > 0 && f.Table < 0 // dense tensors are whole
+			return !o.which(f) || i > 0 && f.Table < 0 // dense tensors are whole
 		})
-		s := &Snapshot{info: &one, weightsOnly: weightsOnly}
+		s := &Snapshot{info: &one, weightsOnly: o.weightsOnly, files: make([]fsx.File, len(one.Files))}
 		opened = append(opened, s)
-		for _, file := range one.Files {
-			if err := s.add(ctx, f, file, verified); err != nil {
-				errs := []error{s.named(file, err)}
-				for _, s := range opened {
-					errs = append(errs, s.Close())
+		for j, file := range one.Files {
+			files.Go(func() (err error) {
+				if s.files[j], err = open(ctx, o.fs, s.info.Path, file, o.verified); err != nil {
+					err = s.named(file, err)
 				}
-				return nil, errors.Join(errs...)
-			}
+				return err
+			})
 		}
+	}
+	if err := files.Wait(); err != nil {
+		errs := []error{err}
+		for _, s := range opened {
+			errs = append(errs, s.Close())
+		}
+		return nil, errors.Join(errs...)
 	}
 	opened[0].bases = opened[1:]
 	return opened[0], nil

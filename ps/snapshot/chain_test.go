@@ -358,7 +358,7 @@ func TestChainDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := func(id uint64) error {
-		s, err := snapshot.Open(t.Context(), snapshot.Path(h.dir, id))
+		s, err := snapshot.OpenWith(t.Context(), snapshot.Path(h.dir, id), snapshot.OpenOptions{Threads: int(id)})
 		if err != nil {
 			return err
 		}

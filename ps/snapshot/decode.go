@@ -312,6 +312,12 @@ func (r *rowFiles) next() (rows *table.Rows, first int64, err error) {
 	return &r.buf, first, nil
 }
 
+// swap implements [rowStream].
+func (r *rowFiles) swap(spare table.Rows) (rows table.Rows) {
+	rows, r.buf = r.buf, spare
+	return rows
+}
+
 // seek goes to the record batch with a row, or the end of the file: what lies before is not read.
 func (r *rowFiles) seek(row int64) error {
 	r.batch, r.row = 0, 0

@@ -18,6 +18,8 @@ type rowStream interface {
 	next() (rows *table.Rows, first int64, err error)
 	// seek goes to the rows that next returns row number row with, or to the end.
 	seek(row int64) error
+	// swap hands over the rows that next has returned, for memory that the next ones may use.
+	swap(spare table.Rows) table.Rows
 }
 
 // merged are the rows of a chain: of each fid what the newest of its snapshots says. All of them have their rows and removed fids in
@@ -136,6 +138,12 @@ func (m *merged) next() (*table.Rows, int64, error) {
 	}
 	m.row += int64(n)
 	return &m.out, m.row - int64(n), nil
+}
+
+// swap implements [rowStream].
+func (m *merged) swap(spare table.Rows) (rows table.Rows) {
+	rows, m.out = m.out, spare
+	return rows
 }
 
 // newest returns the level whose fid comes next, the newest of those that have it, and passes over what older ones say of it; nil at the

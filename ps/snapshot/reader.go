@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"sync"
 
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/ps/table"
@@ -55,6 +56,8 @@ type OpenOptions struct {
 	// Since, if not 0, is a snapshot that the reader has all rows of. Of one that adds to it, perhaps by way of others, only what was added is opened, and
 	// read by [Snapshot.Changes]; [Snapshot.Added] says whether it is one.
 	Since uint64
+	// Threads is how many files are verified at the same time; 0: one.
+	Threads int
 }
 
 // Open opens a snapshot, with the bases of an incremental one, and verifies every file against the manifest before anything of it is used, which takes as long as
@@ -70,9 +73,9 @@ func OpenWith(ctx context.Context, path string, o OpenOptions) (*Snapshot, error
 	if err != nil {
 		return nil, err
 	}
-	return openChain(ctx, o.FS, info, o.Since, false, o.WeightsOnly, func(f FileInfo) bool {
+	return openChain(ctx, info, opening{fs: o.FS, since: o.Since, weightsOnly: o.WeightsOnly, threads: o.Threads, which: func(f FileInfo) bool {
 		return o.wants(f, info.Shards) && (!o.WeightsOnly || !f.Kind.state()) && (!o.DenseOnly || f.Table < 0)
-	})
+	}})
 }
 
 // wants reports whether a file of a snapshot that so many shards wrote may have something of the shard's. Rows lie by ranges of their hashes.
@@ -87,32 +90,31 @@ func (o *OpenOptions) wants(f FileInfo, parts int) bool {
 // overlap reports whether shard a, of n, may have rows that shard b, of m, had: whether the a-th of n equal ranges meets the b-th of m.
 func overlap(a, n, b, m int) bool { return a*m < (b+1)*n && b*n < (a+1)*m }
 
-// add opens a file and verifies it, unless that was done.
-func (s *Snapshot) add(ctx context.Context, in fsx.FS, f FileInfo, verified bool) error {
-	src, err := in.Open(ctx, filepath.Join(s.info.Path, f.Name))
+// open opens a file of the snapshot at path and verifies it, unless that was done. The file is the caller's to close, also when it is not as it should be; nil: it could not be opened.
+func open(ctx context.Context, in fsx.FS, path string, f FileInfo, verified bool) (fsx.File, error) {
+	src, err := in.Open(ctx, filepath.Join(path, f.Name))
 	if err != nil {
-		return unreadable(err)
+		return nil, unreadable(err)
 	}
-	s.files = append(s.files, src)
 	if src.Info().Size != f.Bytes {
-		return fmt.Errorf("%d bytes of %d: %w", src.Info().Size, f.Bytes, ErrCorrupt)
+		return src, fmt.Errorf("%d bytes of %d: %w", src.Info().Size, f.Bytes, ErrCorrupt)
 	}
 	if verified {
-		return nil
+		return src, nil
 	}
 	h := sha256.New()
 	n, err := io.CopyBuffer(h, bounded{ctx, io.NewSectionReader(src, 0, f.Bytes)}, make([]byte, 1<<20))
 	switch sum := h.Sum(nil); {
 	case ctx.Err() != nil:
-		return context.Cause(ctx) // says nothing of the file
+		return src, context.Cause(ctx) // says nothing of the file
 	case err != nil:
-		return unreadable(err)
+		return src, unreadable(err)
 	case n != f.Bytes:
-		return fmt.Errorf("%d bytes of %d can be read: %w", n, f.Bytes, ErrCorrupt)
+		return src, fmt.Errorf("%d bytes of %d can be read: %w", n, f.Bytes, ErrCorrupt)
 	case hex.EncodeToString(sum) != f.SHA256:
-		return fmt.Errorf("bytes 0 to %d: checksum mismatch (want %s, got %x): %w", f.Bytes, f.SHA256, sum, ErrCorrupt)
+		return src, fmt.Errorf("bytes 0 to %d: checksum mismatch (want %s, got %x): %w", f.Bytes, f.SHA256, sum, ErrCorrupt)
 	}
-	return nil
+	return src, nil
 }
 
 // bounded reads until its context ends.
@@ -147,7 +149,9 @@ func (s *Snapshot) Added() bool { return s.added }
 func (s *Snapshot) Close() error {
 	var errs []error
 	for _, f := range s.files {
-		errs = append(errs, f.Close())
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
 	}
 	for _, b := range s.bases {
 		errs = append(errs, b.Close())
@@ -247,18 +251,48 @@ func (s *Snapshot) digestWaiting(tbl int, d *Digest, next func() error) error {
 	return nil
 }
 
-// All calls each with all rows that are left, as Next returns them. Errors: as Next, and what each returns, with the name of the file.
+// All calls each with all rows that are left, as Next returns them, while the next ones are being read. Errors: as Next, and what each returns, with the name of the file.
 func (r *RowReader) All(each func(*table.Rows) error) error {
+	type read struct {
+		rows table.Rows
+		err  error
+	}
+	next, spare, stop := make(chan read), make(chan table.Rows, 1), make(chan struct{})
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer close(stop)
+	reading.Go(func() {
+		for err := error(nil); err == nil; {
+			var got read
+			if _, _, err = r.Next(); err == nil {
+				select {
+				case got.rows = <-spare:
+				default:
+				}
+				got.rows = r.rows.swap(got.rows)
+			}
+			got.err = err
+			select {
+			case next <- got:
+			case <-stop:
+				return
+			}
+		}
+	})
 	for {
-		rows, _, err := r.Next()
-		if errors.Is(err, io.EOF) {
+		got := <-next
+		switch {
+		case errors.Is(got.err, io.EOF):
 			return nil
+		case got.err != nil:
+			return got.err
 		}
-		if err != nil {
-			return err
-		}
-		if err := each(rows); err != nil {
+		if err := each(&got.rows); err != nil {
 			return r.of.named(r.file, err)
+		}
+		select {
+		case spare <- got.rows:
+		default:
 		}
 	}
 }

@@ -35,9 +35,9 @@ type RowReader struct {
 // OpenRows opens what a shard wrote of a table of a snapshot whose manifest was read, and verifies it before anything is used. Errors:
 // [ErrCorrupt], which names the file; the context's; fs.ErrNotExist where the shard has no rows of the table.
 func OpenRows(ctx context.Context, info *Info, tbl, shard int, o RowsOptions) (_ *RowReader, err error) {
-	s, err := openChain(ctx, disk(o.FS), info, 0, o.Verified, o.WeightsOnly, func(f FileInfo) bool {
+	s, err := openChain(ctx, info, opening{fs: disk(o.FS), verified: o.Verified, weightsOnly: o.WeightsOnly, which: func(f FileInfo) bool {
 		return f.Table == tbl && f.Shard == shard && (!o.WeightsOnly || !f.Kind.state())
-	})
+	}})
 	if err != nil {
 		return nil, err
 	}

@@ -46,12 +46,14 @@ func verify(ctx context.Context, f fsx.FS, chain []*Info) (faults []error, err e
 			if i > 0 && file.Table < 0 {
 				continue // dense tensors are whole
 			}
-			s := &Snapshot{info: of}
-			err := s.add(ctx, f, file, false)
-			if err = errors.Join(err, s.Close()); err == nil {
+			src, err := open(ctx, f, of.Path, file, false)
+			if src != nil {
+				err = errors.Join(err, src.Close())
+			}
+			if err == nil {
 				continue
 			}
-			if faults, err = fault(faults, s.named(file, err)); err != nil {
+			if faults, err = fault(faults, (&Snapshot{info: of}).named(file, err)); err != nil {
 				return faults, err
 			}
 		}
@@ -59,7 +61,7 @@ func verify(ctx context.Context, f fsx.FS, chain []*Info) (faults []error, err e
 	if len(faults) > 0 {
 		return faults, nil
 	}
-	s, err := openAll(ctx, f, chain, true, false, func(FileInfo) bool { return true })
+	s, err := openAll(ctx, chain, opening{fs: f, verified: true, which: func(FileInfo) bool { return true }})
 	if err != nil {
 		return fault(nil, err)
 	}
