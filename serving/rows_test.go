@@ -43,6 +43,7 @@ type rowShard struct {
 	models  *serving.Models
 	done    chan error
 	lookups atomic.Int64
+	fails   atomic.Bool // no lookup reaches it
 }
 
 // newRowShard starts a row shard.
@@ -65,6 +66,9 @@ func newRowShard(t testing.TB, part rows.Part, lease time.Duration, configs ...s
 		grpc.WithUnaryInterceptor(func(ctx context.Context, method string, in, out any, cc *grpc.ClientConn, next grpc.UnaryInvoker, o ...grpc.CallOption) error {
 			if strings.HasSuffix(method, "/Lookup") {
 				s.lookups.Add(1)
+				if s.fails.Load() {
+					return status.Error(codes.Unavailable, "it has just gone")
+				}
 			}
 			return next(ctx, method, in, out, cc, o...)
 		}))
@@ -349,6 +353,25 @@ func TestRowShardsSwitch(t *testing.T) {
 	wg.Wait()
 	if got := states(t, shards[1].models, "clicks"); got != "2 AVAILABLE, 1 END" {
 		t.Errorf("when nobody asks for version 1: %s", got)
+	}
+}
+
+// TestRowShardGoneAtWarmUp: a version whose warm-up requests meet a shard that has gone waits for it, and is not refused for good.
+func TestRowShardGoneAtWarmUp(t *testing.T) {
+	t.Parallel()
+	tr := train(t, "{fm: {dim: 4}}", "")
+	config := serving.ModelConfig{Name: "clicks", Dir: tr.exports}
+	stored(t, tr.exports, logged(t, "item", 1, 2))
+	shards := newRowShards(t, 1, config)
+	shards[0].fails.Store(true)
+	m := entryOf(t, 0, nil, shards, config)
+	st, err := m.Status("clicks", serving.Which{})
+	if err != nil || len(st) != 1 || st[0].State != serving.Loading || st[0].Err == nil || !strings.Contains(st[0].Err.Error(), "row shard 0 of 1 at host0: it has just gone") {
+		t.Fatalf("%+v, %v", st, err)
+	}
+	shards[0].fails.Store(false)
+	if err := m.Refresh(t.Context()); err != nil || !m.Ready() {
+		t.Errorf("it is back, and the version does not serve: %v", err)
 	}
 }
 

@@ -9,12 +9,14 @@ import (
 	"os"
 	"path/filepath"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/monolith-go/monolith/export"
 	"github.com/monolith-go/monolith/internal/tfrecord"
 	tfs "github.com/monolith-go/monolith/proto/tensorflow/serving"
+	"github.com/monolith-go/monolith/serving/rows"
 )
 
 // WarmupName is where requests lie that a version answers before it serves, below its folder or the folder of the model's versions: PredictionLogs in a TFRecord file, as
@@ -66,7 +68,9 @@ func (v *Version) answerAll(ctx context.Context, from io.Reader) (n int, err err
 		}
 		if err := v.answerStored(ctx, b); err != nil {
 			if st, ok := status.FromError(err); ok {
-				err = errors.New(st.Message())
+				if err = errors.New(st.Message()); st.Code() == codes.Unavailable { // of a row shard
+					err = fmt.Errorf("%w: %w", rows.ErrNotReady, err)
+				}
 			}
 			return n, fmt.Errorf("request %d: %w", n, err)
 		}
