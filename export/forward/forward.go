@@ -67,6 +67,7 @@ type settings struct {
 	Combiners []graph.Combiner
 	N         int
 	Weights   string
+	Lengths   string
 	Bias      string
 	Vectors   string
 	Moments   string
@@ -141,6 +142,7 @@ func operators() map[string]func(*lowering, *node) Value {
 		"top_gates":    (*lowering).topGates,
 		"weighted_sum": (*lowering).weightedSum,
 		"linear":       (*lowering).linear,
+		"kernel_norm":  (*lowering).kernelNorm,
 		"add_bias":     func(l *lowering, n *node) Value { return l.Op(Add, l.input(n, 0), l.tensor(n.Bias)) },
 		"relu":         func(l *lowering, n *node) Value { return l.Op(Relu, l.input(n, 0)) },
 		"activation":   (*lowering).activation,

@@ -49,6 +49,8 @@ type MLP struct {
 	Hidden []int `yaml:"hidden" min:"1" max:"65536"`
 	// BatchNorm normalises each layer by its batch's mean and variance.
 	BatchNorm bool `yaml:"batch_norm" default:"false"`
+	// KernelNorm learns the length of each column of a layer's weights for itself, apart from its direction: steps along both do not disturb each other.
+	KernelNorm bool `yaml:"kernel_norm" default:"false"`
 	// Dropout is the share of each layer's outputs that is set to 0 while training.
 	Dropout float64 `yaml:"dropout" default:"0" min:"0" max:"0.99"`
 	// Activation is the function behind each layer; auto: relu, and for din and dien prelu. docs/models.md has the formulas.
@@ -102,7 +104,7 @@ func (i *Interaction) put(c *zoo.Config) {
 }
 
 func (m *MLP) put(c *zoo.Config) {
-	c.Hidden, c.BatchNorm, c.Dropout = m.Hidden, m.BatchNorm, m.Dropout
+	c.Hidden, c.KernelNorm, c.BatchNorm, c.Dropout = m.Hidden, m.KernelNorm, m.BatchNorm, m.Dropout
 	if m.Activation != "auto" {
 		c.Activation = m.Activation
 	}

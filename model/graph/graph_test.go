@@ -261,6 +261,10 @@ var operators = map[string]func(b *bed) graph.Node{
 		x := b.vec()
 		return b.weigh(b.Concat(b.HardConcrete(x, b.tensor("a", 6), 0), b.HardConcrete(x, b.tensor("c", 2), 0), b.HardConcrete(b.dense, b.tensor("d", 1), 0)))
 	},
+	"kernel norm": func(b *bed) graph.Node {
+		x, w, u := b.vec(), b.tensor("w", 6, 3), b.tensor("u", 4, 2)
+		return b.weigh(b.Concat(b.KernelNorm(b.Linear(x, w, nil), w, b.tensor("g", 3)), b.KernelNorm(b.Linear(b.dense, u, nil), u, b.tensor("h", 2)), b.KernelNorm(x, b.tensor("v", 1, 6), b.tensor("k", 6))))
+	},
 	"top gates": func(b *bed) graph.Node {
 		x := b.vec()
 		noise := b.linear(x, "n", 6)

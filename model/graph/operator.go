@@ -72,6 +72,7 @@ func operators() []func() op {
 		func() op { return &gru{} },
 		func() op { return &last{} },
 		func() op { return &linear{} },
+		func() op { return &kernelNorm{} },
 		func() op { return &addBias{} },
 		func() op { return &relu{} },
 		func() op { return &sigmoidOp{} },

@@ -4,6 +4,7 @@ package layer
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/optim"
@@ -80,6 +81,8 @@ type MLPConfig struct {
 	Hidden []int
 	// Activation is behind each layer; nil: relu.
 	Activation Activation
+	// KernelNorm learns the lengths of the columns of weight matrices for themselves ([graph.Builder.KernelNorm]), in the tensors "name.i.length", at first what columns have on the mean.
+	KernelNorm bool
 	// BatchNorm normalises before each activation; the layers then have no bias, which normalisation would take away.
 	BatchNorm bool
 	// Dropout is the rate after each activation, in [0, 1).
@@ -98,11 +101,21 @@ func MLP(b *graph.Builder, name string, x graph.Node, cfg MLPConfig) graph.Node 
 
 // mlpLayer is one layer of an [MLP], its activation included.
 func mlpLayer(b *graph.Builder, name string, x graph.Node, units int, cfg MLPConfig) graph.Node {
-	if cfg.BatchNorm {
-		x = b.Linear(x, weight(b, name, x.Dim(), units, cfg.Rule), nil)
-		x = b.BatchNorm(x, graph.BatchNorm{Name: name + ".norm", Optimizer: cfg.Optimizer})
-	} else {
+	switch {
+	case !cfg.BatchNorm && !cfg.KernelNorm:
 		x = Dense(b, name, x, units, cfg.Rule)
+	case cfg.KernelNorm:
+		in, w := x.Dim(), weight(b, name, x.Dim(), units, cfg.Rule)
+		length := float32(math.Sqrt(2 * float64(in) / float64(in+units))) // of the Glorot distribution's variance
+		lengths := b.Tensor(param.Tensor{Name: name + ".length", Shape: []int{units}, Init: param.Constant(length), Optimizer: cfg.Optimizer})
+		if x = b.KernelNorm(b.Linear(x, w, nil), w, lengths); !cfg.BatchNorm {
+			x = b.AddBias(x, b.Tensor(param.Tensor{Name: name + ".bias", Shape: []int{units}, Optimizer: cfg.Optimizer}))
+		}
+	default:
+		x = b.Linear(x, weight(b, name, x.Dim(), units, cfg.Rule), nil)
+	}
+	if cfg.BatchNorm {
+		x = b.BatchNorm(x, graph.BatchNorm{Name: name + ".norm", Optimizer: cfg.Optimizer})
 	}
 	if cfg.Activation == nil {
 		x = b.Relu(x)

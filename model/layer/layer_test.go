@@ -39,6 +39,10 @@ func TestLayersFollowReference(t *testing.T) {
 		"mlp with everything": func(b *graph.Builder, x graph.Node) graph.Node {
 			return layer.MLP(b, "m", x, layer.MLPConfig{Hidden: []int{6}, BatchNorm: true, Dropout: 0.3, Rule: rule})
 		},
+		"mlp with kernel norm": func(b *graph.Builder, x graph.Node) graph.Node {
+			x = layer.MLP(b, "m", x, layer.MLPConfig{Hidden: []int{6, 4}, KernelNorm: true, Rule: rule})
+			return layer.MLP(b, "n", x, layer.MLPConfig{Hidden: []int{5}, KernelNorm: true, BatchNorm: true, Rule: rule})
+		},
 		"mlp with prelu": func(b *graph.Builder, x graph.Node) graph.Node {
 			return layer.MLP(b, "m", x, layer.MLPConfig{Hidden: []int{6, 4}, Activation: layer.PReLU, Rule: rule})
 		},

@@ -69,6 +69,8 @@ type Config struct {
 	// BatchNorm normalises before each activation of the perceptron. Default off: batch statistics couple the rows of a
 	// batch, and a prediction needs a pass of its own.
 	BatchNorm bool
+	// KernelNorm learns the lengths of the columns of the perceptron's weight matrices for themselves. Default off.
+	KernelNorm bool
 	// Dropout is the rate after each activation of the perceptron, in [0, 1). Default 0.
 	Dropout float64
 	// Activation is that of the perceptrons, one of [layer.Activations]; empty: the model's own, relu, or prelu (DIN, DIEN).
@@ -450,6 +452,9 @@ func (c Config) String() string {
 		fmt.Fprintf(&b, ",hidden=%v,batch_norm=%t,dropout=%g", c.Hidden, c.BatchNorm, c.Dropout)
 		if c.Activation != "" {
 			fmt.Fprintf(&b, ",activation=%s", c.Activation)
+		}
+		if c.KernelNorm {
+			b.WriteString(",kernel_norm=true")
 		}
 	}
 	for _, own := range c.own() {

@@ -140,6 +140,7 @@ func TestSettingsReachTheLayout(t *testing.T) {
 		"dim":             func(c *zoo.Config) { c.Dim = 5 },
 		"hidden":          func(c *zoo.Config) { c.Hidden = []int{3} },
 		"batch norm":      func(c *zoo.Config) { c.BatchNorm = true },
+		"kernel norm":     func(c *zoo.Config) { c.KernelNorm = true },
 		"embedding init":  func(c *zoo.Config) { c.EmbeddingInit = param.Normal(0, 1) },
 		"embedding l2":    func(c *zoo.Config) { c.EmbeddingL2 = 0.1 },
 		"bias l2":         func(c *zoo.Config) { c.BiasL2 = 0.1 },
