@@ -139,6 +139,9 @@ type Optimizers struct {
 	Bias Optimizer `yaml:"bias" default:"ftrl"`
 	// DelayCompensation makes up for what other workers changed of a row or of layers' weights while a gradient of them was computed. Tables may have their own of rows.
 	DelayCompensation Delays `yaml:"delay_compensation"`
+	// L1 adds l1·sign(w) to the gradient of each weight that a batch touches, beside the L2 of the model's section: weights that matter little are drawn towards 0. Weights that are exactly 0
+	// come from the l1 of ftrl and group_ftrl.
+	L1 L1 `yaml:"l1"`
 	// Clip bounds what one batch may change of one id. Tables may have their own.
 	Clip Clips `yaml:"clip"`
 	// Schedules are factors on the rates of one rule each, times train.schedule's, by how many examples the model was trained on. Tables may have their own of rows.
@@ -186,6 +189,16 @@ type RowDelays struct {
 	Sparse float64 `yaml:"sparse" default:"0" min:"0" max:"1000000"`
 	// Bias is that of linear weights; 0: none.
 	Bias float64 `yaml:"bias" default:"0" min:"0" max:"1000000"`
+}
+
+// L1 are the factors of sign(w).
+type L1 struct {
+	// Dense is that of layers' weights, biases and normalisation's included; 0: none.
+	Dense float64 `yaml:"dense" default:"0" min:"0"`
+	// Sparse is that of embedding vectors; 0: none.
+	Sparse float64 `yaml:"sparse" default:"0" min:"0"`
+	// Bias is that of linear weights; 0: none.
+	Bias float64 `yaml:"bias" default:"0" min:"0"`
 }
 
 // Clips are the largest Euclidean norms of gradients of single ids: a longer one is scaled down to it, before L2 is added. Gradients are means over a batch, so what suits falls

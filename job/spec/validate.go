@@ -254,7 +254,7 @@ func (v *validator) rules(c *Config) {
 	if m, ok := c.Model.Value().(component.OwnRules); !ok || !m.OwnRules() {
 		return
 	}
-	for _, path := range []string{"optimizer.dense", "optimizer.sparse", "optimizer.bias", "optimizer.delay_compensation", "optimizer.clip", "optimizer.schedules", "optimizer.compress", "ps.storage"} {
+	for _, path := range []string{"optimizer.dense", "optimizer.sparse", "optimizer.bias", "optimizer.l1", "optimizer.delay_compensation", "optimizer.clip", "optimizer.schedules", "optimizer.compress", "ps.storage"} {
 		if v.c.places.Set(path) {
 			v.fault(path, "is not for model %s, which brings its rules along; leave it out", c.Model.Name())
 		}

@@ -69,8 +69,9 @@ func inPrecision(c *spec.Config, m model.Model) (model.Model, error) {
 	return m, nil
 }
 
-// steps gives parameters what makes up for delays, the bounds of gradients, the schedules and the compressors of the job.
+// steps gives parameters their L1, what makes up for delays, the bounds of gradients, the schedules and the compressors of the job.
 func steps(c *spec.Config, l *param.Layout) {
+	l1 := &c.Optimizer.L1
 	for i := range l.Tables {
 		delays := &c.Optimizer.DelayCompensation.RowDelays
 		clip, schedules, compress := &c.Optimizer.Clip, &c.Optimizer.Schedules.RowSchedules, &c.Optimizer.Compress
@@ -82,15 +83,15 @@ func steps(c *spec.Config, l *param.Layout) {
 		for j := range l.Tables[i].Segments {
 			s := &l.Tables[i].Segments[j]
 			if s.Name == zoo.BiasSegment {
-				s.Delay, s.Clip, s.Schedule = float32(delays.Bias), float32(clip.Bias), schedules.Bias.Factor()
+				s.L1, s.Delay, s.Clip, s.Schedule = float32(l1.Bias), float32(delays.Bias), float32(clip.Bias), schedules.Bias.Factor()
 				continue
 			}
-			s.Delay, s.Clip, s.Schedule, s.Compressor = float32(delays.Sparse), float32(clip.Sparse), schedules.Sparse.Factor(), compress.Compressor()
+			s.L1, s.Delay, s.Clip, s.Schedule, s.Compressor = float32(l1.Sparse), float32(delays.Sparse), float32(clip.Sparse), schedules.Sparse.Factor(), compress.Compressor()
 		}
 	}
 	for i := range l.Dense {
 		if _, statistic := l.Dense[i].Optimizer.(optim.EMA); !statistic {
-			l.Dense[i].Delay, l.Dense[i].Schedule = float32(c.Optimizer.DelayCompensation.Dense), c.Optimizer.Schedules.Dense.Factor()
+			l.Dense[i].L1, l.Dense[i].Delay, l.Dense[i].Schedule = float32(l1.Dense), float32(c.Optimizer.DelayCompensation.Dense), c.Optimizer.Schedules.Dense.Factor()
 		}
 	}
 }

@@ -59,6 +59,7 @@ type (
 		Init      param.InitRule `json:"init"`
 		Optimizer optim.Rule     `json:"optimizer"`
 		L2        float32        `json:"l2,omitzero"`
+		L1        float32        `json:"l1,omitzero"`
 		Delay     float32        `json:"delay,omitzero"`
 		Clip      float32        `json:"clip,omitzero"`
 		Schedule  optim.Schedule `json:"schedule,omitzero"`
@@ -94,7 +95,7 @@ func (g *Graph) Marshal() ([]byte, error) {
 			if err != nil {
 				return nil, fmt.Errorf("graph: table %q segment %q: %w", t.Name, s.Name, err)
 			}
-			rule.Delay, rule.Clip, rule.Schedule = s.Delay, s.Clip, s.Schedule
+			rule.L1, rule.Delay, rule.Clip, rule.Schedule = s.L1, s.Delay, s.Clip, s.Schedule
 			table.Segments = append(table.Segments, writtenSegment{Name: s.Name, Dim: s.Dim, writtenRule: rule, Compressor: s.Compressor})
 		}
 		w.Tables = append(w.Tables, table)
@@ -104,7 +105,7 @@ func (g *Graph) Marshal() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("graph: tensor %q: %w", t.Name, err)
 		}
-		rule.Delay, rule.Schedule = g.layout.Dense[i].Delay, g.layout.Dense[i].Schedule
+		rule.L1, rule.Delay, rule.Schedule = g.layout.Dense[i].L1, g.layout.Dense[i].Delay, g.layout.Dense[i].Schedule
 		w.Tensors = append(w.Tensors, writtenTensor{Name: t.Name, Shape: t.Shape, writtenRule: rule, Statistic: t.statistic})
 	}
 	for _, f := range g.features {
@@ -262,7 +263,7 @@ func (w *writtenGraph) parameters(b *Builder) error {
 			}
 			width += s.Dim
 			i, o := s.read(b, fmt.Sprintf("table %q segment %q", t.Name, s.Name))
-			table.Segments = append(table.Segments, param.Segment{Name: s.Name, Dim: s.Dim, Init: i, Optimizer: o, L2: s.L2, Delay: s.Delay, Clip: s.Clip, Schedule: s.Schedule, Compressor: s.Compressor})
+			table.Segments = append(table.Segments, param.Segment{Name: s.Name, Dim: s.Dim, Init: i, Optimizer: o, L2: s.L2, L1: s.L1, Delay: s.Delay, Clip: s.Clip, Schedule: s.Schedule, Compressor: s.Compressor})
 		}
 		b.Table(table)
 	}
@@ -279,7 +280,7 @@ func (w *writtenGraph) parameters(b *Builder) error {
 			return fmt.Errorf("the tensors up to %q have more than %d elements", t.Name, maxElements)
 		}
 		i, o := t.read(b, fmt.Sprintf("tensor %q", t.Name))
-		b.tensor(param.Tensor{Name: t.Name, Shape: t.Shape, Init: i, Optimizer: o, L2: t.L2, Delay: t.Delay, Schedule: t.Schedule}, t.Statistic)
+		b.tensor(param.Tensor{Name: t.Name, Shape: t.Shape, Init: i, Optimizer: o, L2: t.L2, L1: t.L1, Delay: t.Delay, Schedule: t.Schedule}, t.Statistic)
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func (r *RowRule) Update(w, state, grad []float32, lr float32, examples int64) {
 }
 
 // Gradient returns what the segment's optimizer is given for a row's gradient: compensated for its Delay since it was computed with the first weights in seen, shortened by Clip, and
-// L2·w added. It is grad itself, or in sum, whose length is that of both at least. Without a Delay seen is not looked at.
+// L2·w and L1·sign(w) added. It is grad itself, or in sum, whose length is that of both at least. Without a Delay seen is not looked at.
 func (s *Segment) Gradient(w, grad, seen, sum []float32) []float32 {
 	if s.Delay > 0 {
 		sum = sum[:len(grad)]
@@ -73,7 +73,7 @@ func (s *Segment) Gradient(w, grad, seen, sum []float32) []float32 {
 		simd.Scale(f, sum)
 		grad = sum
 	}
-	return addL2(w, grad, s.L2, sum)
+	return addPenalties(w, grad, s.L2, s.L1, sum)
 }
 
 // ClipFactor is what Clip multiplies a row's gradient by: min(1, Clip/‖g‖) (Pascanu et al., 2013, "On the difficulty of training recurrent neural networks", algorithm
@@ -89,8 +89,8 @@ func (s *Segment) ClipFactor(grad []float32) float32 {
 	return min(s.Clip/float32(math.Sqrt(float64(squares))), 1)
 }
 
-// Update applies what an update with such LR and Examples has of the tensor, [PushLen]: its gradient, compensated for a Delay and with L2·w added. w is [Len], state that of the
-// optimizer. sum is scratch, [Len], and may be nil without L2 and Delay.
+// Update applies what an update with such LR and Examples has of the tensor, [PushLen]: its gradient, compensated for a Delay and with L2·w and L1·sign(w) added. w is [Len], state that of the
+// optimizer. sum is scratch, [Len], and may be nil without L2, L1 and Delay.
 func (t *Tensor) Update(w, state, push, sum []float32, lr float32, examples int64) {
 	grad := push[:len(w)]
 	if t.Delay > 0 {
@@ -98,18 +98,29 @@ func (t *Tensor) Update(w, state, push, sum []float32, lr float32, examples int6
 		simd.Compensate(sum, grad, w, push[len(w):2*len(w)], t.Delay, mostGradient)
 		grad = sum
 	}
-	optim.Apply(t.Optimizer, w, state, addL2(w, grad, t.L2, sum), t.Schedule.Times(lr, examples), examples)
+	optim.Apply(t.Optimizer, w, state, addPenalties(w, grad, t.L2, t.L1, sum), t.Schedule.Times(lr, examples), examples)
 }
 
-// addL2 returns grad + l2·w, in sum where that is not grad.
-func addL2(w, grad []float32, l2 float32, sum []float32) []float32 {
-	if l2 == 0 {
+// addPenalties returns grad + l2·w + l1·sign(w), in sum where that is not grad. The sign of 0 is 0: a weight that was never updated is not pushed away from it.
+func addPenalties(w, grad []float32, l2, l1 float32, sum []float32) []float32 {
+	if l2 == 0 && l1 == 0 {
 		return grad
 	}
 	sum = sum[:len(grad)]
 	for k := range sum {
 		// The conversion forbids a fused multiply-add, which would give other bits on other machines.
 		sum[k] = grad[k] + float32(l2*w[k])
+	}
+	if l1 == 0 {
+		return sum
+	}
+	for k, v := range w {
+		switch {
+		case v > 0:
+			sum[k] += l1
+		case v < 0:
+			sum[k] -= l1
+		}
 	}
 	return sum
 }

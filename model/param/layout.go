@@ -108,6 +108,9 @@ func (l *Layout) Validate() error {
 			if !(s.L2 >= 0) { // NaN too
 				bad("table %q segment %q: l2 %v is not a number from 0", t.Name, s.Name, s.L2)
 			}
+			if !(s.L1 >= 0) {
+				bad("table %q segment %q: l1 %v is not a number from 0", t.Name, s.Name, s.L1)
+			}
 			if !(s.Delay >= 0 && s.Delay <= MaxDelay) {
 				bad("table %q segment %q: delay compensation %v is not between 0 and %g", t.Name, s.Name, s.Delay, MaxDelay)
 			}
@@ -132,6 +135,9 @@ func (l *Layout) Validate() error {
 		}
 		if !(t.L2 >= 0) {
 			bad("dense tensor %q: l2 %v is not a number from 0", t.Name, t.L2)
+		}
+		if !(t.L1 >= 0) {
+			bad("dense tensor %q: l1 %v is not a number from 0", t.Name, t.L1)
 		}
 		if !(t.Delay >= 0 && t.Delay <= MaxDelay) {
 			bad("dense tensor %q: delay compensation %v is not between 0 and %g", t.Name, t.Delay, MaxDelay)
@@ -166,8 +172,11 @@ func (l *Layout) String() string {
 
 // extras are what few parameters have; those without have the text of before there was any.
 func (s *Segment) extras() (text string) {
+	if s.L1 != 0 {
+		text = fmt.Sprintf(" l1 %g", s.L1)
+	}
 	if s.Delay != 0 {
-		text = fmt.Sprintf(" delay %g", s.Delay)
+		text += fmt.Sprintf(" delay %g", s.Delay)
 	}
 	if s.Clip != 0 {
 		text += fmt.Sprintf(" clip %g", s.Clip)
@@ -181,7 +190,9 @@ func (s *Segment) extras() (text string) {
 	return text
 }
 
-func (t *Tensor) extras() string { return (&Segment{Delay: t.Delay, Schedule: t.Schedule}).extras() }
+func (t *Tensor) extras() string {
+	return (&Segment{L1: t.L1, Delay: t.Delay, Schedule: t.Schedule}).extras()
+}
 
 // Steps names the parameters whose gradients are bounded, whose rates have schedules or whose weights are read as something else, with all of it; "" where there are none.
 func (l *Layout) Steps() string {

@@ -33,8 +33,8 @@ type Segment struct {
 	Clip float32
 	// Delay is the λ by which gradients are compensated for updates that came between their lookup and their push, before Clip; 0: not.
 	Delay float32
-	// L2 adds L2·w to the gradient of every row a batch touches, before the optimizer and behind Clip.
-	L2 float32
+	// L2 adds L2·w to the gradient of every row a batch touches, before the optimizer and behind Clip; L1 adds L1·sign(w).
+	L2, L1 float32
 	// Schedule multiplies the optimizer's rate beside [Update].LR.
 	Schedule optim.Schedule
 	// Compressor is what the model reads in place of the weights; those that are looked up, stored and updated are as they are.
@@ -47,7 +47,7 @@ type Tensor struct {
 	Shape     []int
 	Init      Init
 	Optimizer optim.Optimizer
-	L2        float32
+	L2, L1    float32
 	// Delay and Schedule are as a [Segment]'s.
 	Delay    float32
 	Schedule optim.Schedule

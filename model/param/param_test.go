@@ -130,6 +130,8 @@ func TestLayoutHash(t *testing.T) {
 		func(l *param.Layout) { l.Tables[0].Segments[0].Init = param.Zeros() },
 		func(l *param.Layout) { l.Tables[0].Segments[0].Optimizer = optim.SGD{LR: .2} },
 		func(l *param.Layout) { l.Tables[0].Segments[0].L2 = .1 },
+		func(l *param.Layout) { l.Tables[0].Segments[0].L1 = .1 },
+		func(l *param.Layout) { l.Dense[0].L1 = .1 },
 		func(l *param.Layout) { l.Dense[0].Shape = []int{3, 2} },
 	} {
 		if layout(change) == same {
@@ -177,6 +179,29 @@ func TestClipIsTheFormula(t *testing.T) {
 	huge := param.Segment{Clip: 1}
 	if got := huge.Gradient(nil, []float32{2e30, 1}, nil, make([]float32, 2)); got[0] != 0 || got[1] != 0 {
 		t.Errorf("a gradient whose squares overflow became %v", got)
+	}
+}
+
+// TestL1IsTheSign: g + l2·w + l1·sign(w), of rows and of dense tensors; a weight of 0 is not pushed. By plain descent a weight comes near 0, as far as a step goes, and stays there.
+func TestL1IsTheSign(t *testing.T) {
+	t.Parallel()
+	s := param.Segment{L1: 0.5, L2: 0.25}
+	w, sum := []float32{2, -4, 0, -0.5}, make([]float32, 4)
+	if got := s.Gradient(w, []float32{1, 1, 1, 0}, nil, sum); !slices.Equal(got, []float32{2, -0.5, 1, -0.625}) {
+		t.Errorf("the gradient is %v", got)
+	}
+	d := param.Tensor{Shape: []int{4}, Optimizer: optim.SGD{LR: 1}, L1: 0.125}
+	d.Update(w, nil, []float32{0, 0, 0, 0}, sum, 1, 0)
+	if want := []float32{1.875, -3.875, 0, -0.375}; !slices.Equal(w, want) {
+		t.Errorf("a step without a gradient leads to %v, want %v", w, want)
+	}
+	for range 100 {
+		d.Update(w, nil, []float32{0, 0, 0, 0}, sum, 1, 0)
+	}
+	for i, v := range w {
+		if math.Abs(float64(v)) > 0.125 {
+			t.Errorf("weight %d ends at %v", i, v)
+		}
 	}
 }
 

@@ -30,6 +30,7 @@ type Rule struct {
 	Init      InitRule   `json:"init"`
 	Optimizer optim.Rule `json:"optimizer"`
 	L2        float32    `json:"l2,omitzero"`
+	L1        float32    `json:"l1,omitzero"`
 	// Delay, Clip and Schedule are a segment's, Delay and Schedule also a tensor's.
 	Delay    float32        `json:"delay,omitzero"`
 	Clip     float32        `json:"clip,omitzero"`
@@ -82,12 +83,12 @@ func (l *Layout) Rules() Rules {
 	for _, t := range l.Tables {
 		for _, s := range t.Segments {
 			r.Parameters = append(r.Parameters, Rule{
-				Name: SegmentName(t.Name, s.Name), Init: s.Init.Rule(), Optimizer: optim.RuleOf(s.Optimizer), L2: s.L2, Delay: s.Delay, Clip: s.Clip, Schedule: s.Schedule, Compressor: s.Compressor,
+				Name: SegmentName(t.Name, s.Name), Init: s.Init.Rule(), Optimizer: optim.RuleOf(s.Optimizer), L2: s.L2, L1: s.L1, Delay: s.Delay, Clip: s.Clip, Schedule: s.Schedule, Compressor: s.Compressor,
 			})
 		}
 	}
 	for _, t := range l.Dense {
-		r.Parameters = append(r.Parameters, Rule{Name: t.Name, Init: t.Init.Rule(), Optimizer: optim.RuleOf(t.Optimizer), L2: t.L2, Delay: t.Delay, Schedule: t.Schedule})
+		r.Parameters = append(r.Parameters, Rule{Name: t.Name, Init: t.Init.Rule(), Optimizer: optim.RuleOf(t.Optimizer), L2: t.L2, L1: t.L1, Delay: t.Delay, Schedule: t.Schedule})
 	}
 	if l.Retention.Active() {
 		retention := l.Retention
@@ -132,6 +133,9 @@ func (r Rules) Changes(earlier Rules, rename map[string]string) []string {
 		}
 		if p.L2 != q.L2 {
 			say(p.Name, "l2 is %g, was %g", p.L2, q.L2)
+		}
+		if p.L1 != q.L1 {
+			say(p.Name, "l1 is %g, was %g", p.L1, q.L1)
 		}
 		if p.Delay != q.Delay {
 			say(p.Name, "delay compensation is %g, was %g", p.Delay, q.Delay)

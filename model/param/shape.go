@@ -90,12 +90,12 @@ func (l *Layout) Frozen() *Layout {
 		t.Segments = slices.Clone(t.Segments)
 		for i := range t.Segments {
 			s := &t.Segments[i]
-			s.Optimizer, s.Clip, s.L2, s.Schedule = optim.Frozen{Values: optim.ValuesOf(s.Optimizer)}, 0, 0, optim.Schedule{}
+			s.Optimizer, s.Clip, s.L2, s.L1, s.Schedule = optim.Frozen{Values: optim.ValuesOf(s.Optimizer)}, 0, 0, 0, optim.Schedule{}
 		}
 		out.Tables = append(out.Tables, t)
 	}
 	for _, t := range l.Dense {
-		t.Optimizer, t.L2, t.Delay, t.Schedule = optim.Frozen{}, 0, 0, optim.Schedule{}
+		t.Optimizer, t.L2, t.L1, t.Delay, t.Schedule = optim.Frozen{}, 0, 0, 0, optim.Schedule{}
 		out.Dense = append(out.Dense, t)
 	}
 	return out

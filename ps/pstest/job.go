@@ -45,7 +45,7 @@ func (j Job) Layout() *param.Layout {
 		},
 		Dense: []param.Tensor{
 			{Name: "w0", Shape: []int{3, 2}, Init: param.GlorotUniform(3, 2), Optimizer: optim.Adam{}},
-			{Name: "b0", Shape: []int{2}, Optimizer: optim.SGD{LR: 0.1}, L2: 0.01, Schedule: optim.Schedule{Kind: optim.PolynomialSchedule, Over: 300, Power: 2, End: 0.1}},
+			{Name: "b0", Shape: []int{2}, Optimizer: optim.SGD{LR: 0.1}, L2: 0.01, L1: 0.003, Schedule: optim.Schedule{Kind: optim.PolynomialSchedule, Over: 300, Power: 2, End: 0.1}},
 			{Name: "w1", Shape: []int{2}, Init: param.Uniform(-1, 1), Optimizer: optim.Adagrad{LR: 0.05}, Delay: 0.5},
 		},
 	}

@@ -5,6 +5,7 @@ package pstest
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -138,6 +139,9 @@ func (t *MapTable) Apply(u table.Update) {
 				}
 				for j := range g {
 					g[j] += float32(seg.L2 * r.weights[w+j])
+					if v := r.weights[w+j]; v != 0 {
+						g[j] += float32(math.Copysign(float64(seg.L1), float64(v)))
+					}
 				}
 				optim.Apply(seg.Optimizer, r.weights[w:w+seg.Dim], r.state[s:s+n], g, float32(u.LR*float32(seg.Schedule.Factor(u.Examples))), u.Examples)
 			} else {

@@ -216,7 +216,7 @@ func oneSegment() param.Table {
 func twoSegments() param.Table {
 	return param.Table{Name: "two", Segments: []param.Segment{
 		{Name: "bias", Dim: 1, Init: param.Constant(0.5), Optimizer: optim.FTRL{LR: 0.1, L1: 0.01}},
-		{Name: "vec", Dim: 4, Init: param.Normal(0, 0.1), Optimizer: optim.Adam{}, L2: 0.01},
+		{Name: "vec", Dim: 4, Init: param.Normal(0, 0.1), Optimizer: optim.Adam{}, L2: 0.01, L1: 0.02},
 		{Name: "plain", Dim: 2, Optimizer: optim.SGD{LR: 0.5}},
 	}}
 }
@@ -225,7 +225,7 @@ func twoSegments() param.Table {
 func stepped() param.Table {
 	return param.Table{Name: "stepped", Segments: []param.Segment{
 		{Name: "bias", Dim: 1, Optimizer: optim.FTRL{LR: 0.1}, Delay: 3, Clip: 0.2},
-		{Name: "vec", Dim: 19, Init: param.Normal(0, 0.1), Optimizer: optim.Adagrad{LR: 0.1}, Delay: 0.5, Clip: 1.2, L2: 0.01, Schedule: optim.Schedule{WarmUp: 700}},
+		{Name: "vec", Dim: 19, Init: param.Normal(0, 0.1), Optimizer: optim.Adagrad{LR: 0.1}, Delay: 0.5, Clip: 1.2, L2: 0.01, L1: 0.02, Schedule: optim.Schedule{WarmUp: 700}},
 		{Name: "plain", Dim: 2, Optimizer: optim.SGD{LR: 0.5}},
 		{Name: "lazy", Dim: 3, Init: param.Uniform(-1, 1), Optimizer: optim.LazyAdagradW{LR: 0.1, WeightDecay: 0.5, Every: 100}, Delay: 0.1},
 		{Name: "interval", Dim: 1, Init: param.Constant(100), Optimizer: optim.BatchSoftmax{}},

@@ -83,7 +83,7 @@ func New(l *param.Layout, index, numShards, maxStaged int, mem *table.Memory) (*
 		d := denseTensor{spec: t, weights: make([]float32, t.Len()), state: make([]float32, t.Optimizer.StateDim(t.Len()))}
 		t.Init.Fill(d.weights, l.Seed, param.HashName(t.Name), 0)
 		t.Optimizer.Init(d.weights, d.state)
-		if t.L2 != 0 || t.Delay > 0 {
+		if t.L2 != 0 || t.L1 != 0 || t.Delay > 0 {
 			d.grad = make([]float32, t.Len())
 		}
 		s.dense = append(s.dense, d)

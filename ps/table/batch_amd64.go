@@ -223,7 +223,7 @@ func (t *Mem) applyVector(u *Update) {
 // updateVector applies the gradients of the keys from number from on to one segment of their rows.
 func (t *Mem) updateVector(s *segmentRule, u *Update, from int, at []uintptr, ids []uint32) {
 	width := t.widths[u.Op]
-	if s.rows == nil || s.spec.Delay > 0 {
+	if s.rows == nil || s.spec.Delay > 0 || s.spec.L1 > 0 {
 		for i, id := range ids {
 			t.updateSegment(s, t.slabs.row(id), u.Grads[(from+i)*width:][:width])
 		}
