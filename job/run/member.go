@@ -30,6 +30,7 @@ type member struct {
 	report  ps.Report
 	// delegation is what it delegates, with the tasks that have ended as far as the coordinator has said.
 	delegation ps.Delegation
+	told       uint64 // counts changes of what the coordinator is told: report, delegation and splits
 	err        error
 	changed    chan struct{} // closed, and replaced, by every change
 	// lastSeen is when the process was last seen running, pause the longest time that it was not since listen asked.
@@ -130,15 +131,37 @@ func (m *member) stalled(pause time.Duration) error {
 		m.who.Worker, pause.Round(time.Millisecond), m.lease, ps.ErrFenced)
 }
 
+// rejoin joins a coordinator that was started again. What the run reports meanwhile goes to the membership that is no more, since the call that joins may take as long as the coordinator
+// is away; so it is reported again.
 func (m *member) rejoin() error {
 	m.mu.Lock()
-	who := m.who
+	who, told := m.who, m.told
 	who.Report, who.Delegation = m.report, m.delegation
 	m.mu.Unlock()
 	id, err := m.shards.Join(m.run, who)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.id = id
+	for {
+		m.mu.Lock()
+		m.id = id
+		late := m.told != told
+		report, delegation, splits := m.report, m.delegation, m.who.Splits[len(who.Splits):]
+		told = m.told
+		m.mu.Unlock()
+		if err != nil || !late {
+			break
+		}
+		if len(splits) > 0 {
+			err = m.shards.Report(m.run, id, ps.Report{Splits: splits})
+		}
+		if err == nil && delegation.Run != "" {
+			err = m.shards.Report(m.run, id, ps.Report{Delegates: &delegation})
+		}
+		if err == nil {
+			err = m.shards.Report(m.run, id, report)
+		}
+	}
+	if errors.Is(err, ps.ErrRejoin) { // it was started once more, which the next question says too
+		return nil
+	}
 	return err
 }
 
@@ -237,6 +260,7 @@ func (m *member) tell(ctx context.Context, r ps.Report) error {
 	m.mu.Lock()
 	id := m.id
 	m.report = r
+	m.told++
 	m.mu.Unlock()
 	err := m.shards.Report(ctx, id, r)
 	if errors.Is(err, ps.ErrRejoin) {
@@ -252,6 +276,7 @@ func (m *member) delegate(ctx context.Context, run string, how ps.Ending) error 
 		m.delegation = ps.Delegation{Run: run}
 	}
 	m.delegation.Ending = how
+	m.told++
 	id, d := m.id, m.delegation
 	m.mu.Unlock()
 	err := m.shards.Report(ctx, id, ps.Report{Delegates: &d})
@@ -309,6 +334,7 @@ func (m *member) store(ctx context.Context, generation uint64, key string, value
 func (m *member) grown(ctx context.Context, splits []string) error {
 	m.mu.Lock()
 	m.who.Splits = slices.Concat(m.who.Splits, splits)
+	m.told++
 	id := m.id
 	m.mu.Unlock()
 	err := m.shards.Report(ctx, id, ps.Report{Splits: splits})
