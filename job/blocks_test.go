@@ -157,6 +157,34 @@ func TestBlockFaults(t *testing.T) {
 	}
 }
 
+// TestClassesOfBlocks: a head of several classes learns through a block with a number for each, and through no other.
+func TestClassesOfBlocks(t *testing.T) {
+	t.Parallel()
+	const heads = `heads: [{name: kind, label: click, loss: softmax, classes: 2}, {name: click}]
+`
+	of := func(out int) string {
+		return strings.NewReplacer("out: 1", fmt.Sprintf("out: %d", out), "heads: [logit]", "heads: [{name: kind, input: deep}, {name: click, input: linear}]", "      - {name: logit, kind: sum, inputs: [linear, pairs, deep]}\n", "",
+			"      - {name: pairs, kind: fm, inputs: [vectors, price]}\n", "").Replace(blocksModel) + heads
+	}
+	decode := func(out int) (*job.Config, error) {
+		text := fmt.Appendf(nil, strings.Replace(graphJob, "  label: click\n", "", 1), filepath.Join(t.TempDir(), "run"), of(out))
+		return job.Decode(text, "graph.yaml", job.LoadOptions{Set: []string{"train.max_examples=800"}})
+	}
+	for out, want := range map[int]string{1: `model.graph.heads[0].input: is "deep", which has 1 number of each row, and head "kind" wants 2 numbers`, 3: `which has 3 numbers of each row, and head "kind" wants 2 numbers`} {
+		if _, err := decode(out); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d numbers: %v, want %s", out, err, want)
+		}
+	}
+	c, err := decode(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := job.Run(t.Context(), c, job.RunOptions{})
+	if err != nil || r.Examples != 800 {
+		t.Errorf("%d examples: %v", r.Examples, err)
+	}
+}
+
 // swish is a program's own kind of block: x·σ(x) (Ramachandran, Zoph and Le, 2017).
 type swish struct {
 	// Times is how often it is applied.

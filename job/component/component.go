@@ -277,8 +277,15 @@ type Input struct {
 
 // InputChecker is a model that cannot do with any features, or any heads. It is asked where nothing is wrong with its section, the features, tables and heads so far.
 type InputChecker interface {
-	// CheckInputs gets the features in their order, and the names of the heads; none: the only one has no name.
-	CheckInputs(in []Input, heads []string, report Report)
+	// CheckInputs gets the features in their order, and the heads; none: the only one has no name and predicts one number.
+	CheckInputs(in []Input, heads []Head, report Report)
+}
+
+// Head is an output of a job as a model sees it before data is read.
+type Head struct {
+	Name string
+	// Width is how many numbers it predicts of an example: its classes, where it has some, otherwise 1.
+	Width int
 }
 
 // OwnRules is a model that may bring its tables with their dimensions and all update rules: a job that sets some is at fault.

@@ -20,7 +20,7 @@ func (m *FM) Build(in component.ModelInputs) (model.Model, error) {
 
 // CheckInputs implements [component.InputChecker]: a factorization machine whose vectors never meet would be logistic
 // regression in silence.
-func (m *FM) CheckInputs(in []component.Input, _ []string, report component.Report) {
+func (m *FM) CheckInputs(in []component.Input, _ []component.Head, report component.Report) {
 	if len(in) != 1 || in[0].Dense && in[0].Width > 1 {
 		return
 	}

@@ -68,7 +68,7 @@ func (m *Graph) LocalPaths() []component.LocalPath {
 func (m *Graph) OwnRules() bool { return m.File != "" }
 
 // CheckInputs implements [component.InputChecker]: it composes the model of what is known before data is read.
-func (m *Graph) CheckInputs(in []component.Input, heads []string, report component.Report) {
+func (m *Graph) CheckInputs(in []component.Input, heads []component.Head, report component.Report) {
 	switch {
 	case m.File == "" && len(m.Blocks) == 0:
 		report("", "has neither blocks, of which a model is composed, nor the file of one that was written down")
@@ -93,8 +93,8 @@ func (m *Graph) CheckInputs(in []component.Input, heads []string, report compone
 			known.Tables = append(known.Tables, zoo.Table{Name: f.Table, Dim: f.Dim})
 		}
 	}
-	for _, name := range heads {
-		known.Heads = append(known.Heads, model.Head{Name: name, Loss: loss.CrossEntropy})
+	for _, h := range heads {
+		known.Heads = append(known.Heads, model.Head{Name: h.Name, Loss: loss.CrossEntropy, Width: h.Width})
 	}
 	_, err := m.compose(known)
 	if err == nil {

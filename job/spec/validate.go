@@ -246,7 +246,11 @@ func (v *validator) inputs(c *Config) {
 			in = append(in, component.Input{Name: name, Dense: true, Width: 1})
 		}
 	}
-	m.CheckInputs(in, names(c.Heads, func(h Head) string { return h.Name }), v.report(conf.Join("model", c.Model.Name())))
+	var heads []component.Head
+	for _, h := range c.Heads {
+		heads = append(heads, component.Head{Name: h.Name, Width: max(h.Classes, 1)})
+	}
+	m.CheckInputs(in, heads, v.report(conf.Join("model", c.Model.Name())))
 }
 
 // rules checks that a model with rules of its own is given no others.
