@@ -474,6 +474,9 @@ func TestExactOnRunners(t *testing.T) {
 				}
 			})
 			t.Run("killed", func(t *testing.T) {
+				if raceEnabled && strings.HasPrefix(c.name, "prism") {
+					t.Skip("Beam's harness closes a channel while it may send on it when a worker ends (sdks/v2 v2.77.0, harness.go, lines 195 and 213), which the race detector reports")
+				}
 				seed := uint64(time.Now().UnixNano())
 				t.Logf("seed: %d", seed)
 				rng := rand.New(rand.NewPCG(seed, 1))
