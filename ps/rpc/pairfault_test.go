@@ -338,7 +338,10 @@ func TestMessagesOfPair(t *testing.T) {
 			if n := w.count(p); n != float32(w.at) {
 				t.Errorf("%v examples counted, want %d", n, w.at)
 			}
-			t.Logf("%d pushes, %d terms, %v", w.at, p.synced(0), f.n)
+			terms := p.synced(0)
+			f.mu.Lock() // calls go on
+			defer f.mu.Unlock()
+			t.Logf("%d pushes, %d terms, %v", w.at, terms, f.n)
 		})
 	}
 }
