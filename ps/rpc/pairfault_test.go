@@ -211,13 +211,7 @@ func (f *faults) lease(ctx context.Context, addr string, c ps.LeaseCall, send rp
 	what := [...]string{"calls lost", "answers lost", "calls doubled", "calls delayed", "calls made"}[min(n/10, 4)]
 	f.n[what]++
 	life := f.lives[i]
-	f.mu.Unlock()
-	switch what {
-	case "calls made":
-		return send(ctx, c)
-	case "answers lost":
-		_, _ = send(ctx, c)
-	case "calls doubled", "calls delayed":
+	if what == "calls doubled" || what == "calls delayed" { // under the lock: who has taken it to end the faults waits for all
 		f.late.Go(func() {
 			time.Sleep(wait)
 			f.alive[i].RLock()
@@ -228,9 +222,13 @@ func (f *faults) lease(ctx context.Context, addr string, c ps.LeaseCall, send rp
 				_, _ = send(ctx, c)
 			}
 		})
-		if what == "calls doubled" {
-			return send(ctx, c)
-		}
+	}
+	f.mu.Unlock()
+	switch what {
+	case "calls made", "calls doubled":
+		return send(ctx, c)
+	case "answers lost":
+		_, _ = send(ctx, c)
 	}
 	return ps.Charge{}, errLost
 }
@@ -339,7 +337,7 @@ func TestMessagesOfPair(t *testing.T) {
 				t.Errorf("%v examples counted, want %d", n, w.at)
 			}
 			terms := p.synced(0)
-			f.mu.Lock() // calls go on
+			f.mu.Lock() // there are calls to the end of the pair
 			defer f.mu.Unlock()
 			t.Logf("%d pushes, %d terms, %v", w.at, terms, f.n)
 		})
