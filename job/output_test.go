@@ -275,6 +275,51 @@ func TestOutputsAreExact(t *testing.T) {
 	}
 }
 
+// TestOutputIsAway: an output whose place is gone for a while ends the run; the run after it predicts what an untouched one does, not with a model that has learnt what
+// the output lacks.
+func TestOutputIsAway(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeLibfm(t, filepath.Join(dir, "train-0.libfm"), 1000, 0)
+	lines := func(run string) string { return filepath.Join(dir, run+"-lines") }
+	config := func(run string) *job.Config { // what is taken is stored for snapshots alone
+		return outputsJob(t, dir, run, nil, "snapshot.every=10ms", fmt.Sprintf("outputs=[{name: lines, of: predictions, to: {jsonl: {dir: %q}}}]", lines(run)))
+	}
+	whole, err := job.Run(t.Context(), config("whole"), job.RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := 0
+	_, err = job.Run(t.Context(), config("gone"), job.RunOptions{Observe: func(trainstep.Observation) {
+		time.Sleep(5 * time.Millisecond) // there is time for snapshots
+		if steps++; steps == 30 {
+			err := os.Rename(lines("gone"), lines("gone")+".away")
+			if err = errors.Join(err, os.WriteFile(lines("gone"), nil, 0o600)); err != nil { // a folder would be made again
+				t.Error(err)
+			}
+		}
+	}})
+	if err == nil || !strings.Contains(err.Error(), "output lines") {
+		t.Fatalf("a run whose output is gone: %v", err)
+	}
+	if err := errors.Join(os.Remove(lines("gone")), os.Rename(lines("gone")+".away", lines("gone"))); err != nil {
+		t.Fatal(err)
+	}
+	after, err := job.Run(t.Context(), config("gone"), job.RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.Examples == 0 {
+		t.Error("nothing was left to train: no test")
+	}
+	if diff := cmp.Diff(linesIn(t, lines("whole")), linesIn(t, lines("gone"))); diff != "" {
+		t.Errorf("predictions (-untouched +gone):\n%.2000s", diff)
+	}
+	if want, got := digest(t, whole.Snapshot), digest(t, after.Snapshot); got != want {
+		t.Errorf("digest %s, untouched %s", got, want)
+	}
+}
+
 // TestOutputIsAdded: an output that a trained job gets is written from the beginning on, though the job has its examples, and
 // training is not touched by it.
 func TestOutputIsAdded(t *testing.T) {

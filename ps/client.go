@@ -69,7 +69,7 @@ type Client struct {
 		cuts     map[SplitID][]position.Position
 		wanted   uint64 // newest cut whose marker shard 0 wants
 		passed   uint64 // newest cut whose marker is queued or sent
-		onMarker func() map[string][]byte
+		onMarker func() (map[string][]byte, error)
 		closed   bool
 		// applied is how far each split was applied when it was resumed.
 		applied map[SplitID]Progress
@@ -402,7 +402,9 @@ func (c *Client) push(ctx context.Context, u *param.Update) error {
 	if !ok {
 		return fmt.Errorf("ps: worker %s has not resumed %s: %w", c.worker, id, ErrFenced)
 	}
-	c.mark()
+	if _, err := c.mark(); err != nil {
+		return err
+	}
 	if c.precision != param.Float32 && u.Op == param.Train {
 		u = c.round(u)
 	}
@@ -459,8 +461,10 @@ func (c *Client) stageOn(ctx context.Context, s int) error {
 // Flush returns when everything pushed is applied on all shards. Errors: [ErrClosed], the context's.
 func (c *Client) Flush(ctx context.Context) error {
 	start := time.Now()
-	c.mark()
-	err := c.drain(ctx)
+	_, err := c.mark()
+	if err == nil {
+		err = c.drain(ctx)
+	}
 	c.done("flush", start, err)
 	return err
 }
@@ -470,8 +474,11 @@ func (c *Client) Flush(ctx context.Context) error {
 func (c *Client) Idle(ctx context.Context) error {
 	start := time.Now()
 	err := c.drain(ctx)
-	if err == nil && c.mark() {
-		err = c.drain(ctx)
+	if err == nil {
+		var passed bool
+		if passed, err = c.mark(); passed {
+			err = c.drain(ctx)
+		}
 	}
 	c.done("idle", start, err)
 	return err
@@ -479,8 +486,10 @@ func (c *Client) Idle(ctx context.Context) error {
 
 // OnMarker sets what is called when the client passes the marker of a cut: it returns worker state to be stored in the
 // cut, blobs by key; nil removes one. It runs inside of Push, Flush or Idle, before what they do, so it sees the worker
-// between two pushes.
-func (c *Client) OnMarker(f func() map[string][]byte) {
+// between two pushes. Its error is theirs, and the marker is not passed: a cut waits until f succeeds or the client has gone.
+// Close calls f too, because a client that leaves cleanly passes every marker; when f fails there the client leaves as one that
+// was lost.
+func (c *Client) OnMarker(f func() (map[string][]byte, error)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.onMarker = f
@@ -491,7 +500,7 @@ func (c *Client) OnMarker(f func() map[string][]byte) {
 // what it has staged is settled by the next owner of the split, or the next snapshot.
 func (c *Client) Close() error {
 	c.mu.Lock()
-	closed := c.mu.closed
+	closed, f := c.mu.closed, c.mu.onMarker
 	c.mu.Unlock()
 	if closed {
 		return nil
@@ -499,6 +508,10 @@ func (c *Client) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	clean := c.drain(ctx) == nil
+	if clean && f != nil {
+		_, err := f()
+		clean = err == nil
+	}
 	c.mu.Lock()
 	closed, c.mu.closed = c.mu.closed, true
 	c.mu.Unlock()
@@ -586,22 +599,28 @@ func (c *Client) enqueue(ctl Control) {
 	}
 }
 
-// mark queues the marker of a cut that is wanted, and reports whether there was one.
-func (c *Client) mark() bool {
+// mark queues the marker of a cut that is wanted, and reports whether there was one. Errors: those of OnMarker's function.
+func (c *Client) mark() (passed bool, err error) {
 	c.mu.Lock()
 	cut, f := c.mu.wanted, c.mu.onMarker
 	due := cut != c.mu.passed // numbers of cuts have no order: another coordinator may count from elsewhere
-	c.mu.passed = cut
 	c.mu.Unlock()
 	if !due {
-		return false
+		return false, nil
 	}
 	m := Control{Kind: Marker, Cut: cut}
 	if f != nil {
-		m.State = maps.Clone(f())
+		state, err := f()
+		if err != nil {
+			return false, fmt.Errorf("ps: worker %s at a snapshot's marker: %w", c.worker, err)
+		}
+		m.State = maps.Clone(state)
 	}
+	c.mu.Lock()
+	c.mu.passed = cut
+	c.mu.Unlock()
 	c.enqueue(m)
-	return true
+	return true, nil
 }
 
 // enqueueOn puts a control on one stream.

@@ -274,6 +274,10 @@ func (t *trainer) rescue(ctx context.Context, m *member, cause error) error {
 	if none, err := t.untrained(ctx); err == nil && none {
 		return cause
 	}
+	if err := t.outputs.Behind(); err != nil { // what is trained again is predicted as it was
+		t.notice("training has failed, and an output could not store what was trained since the last snapshot, so that is trained again")
+		return errors.Join(cause, err)
+	}
 	t.notice("training has failed; what was trained before is kept")
 	drained := t.drained
 	err := t.leave(ctx, m)

@@ -43,7 +43,7 @@ func TestStageStates(t *testing.T) {
 	if _, err := client.Resume(t.Context(), a.Source, []string{a.Split}); err != nil { // who owns nothing has no marker to pass
 		t.Fatal(err)
 	}
-	client.OnMarker(m.state)
+	client.OnMarker(func() (map[string][]byte, error) { return m.state(), nil })
 	taken := make(chan error, 1)
 	go func() {
 		_, err := c.Snapshot(t.Context(), ps.SnapshotOptions{})

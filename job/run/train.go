@@ -200,6 +200,7 @@ func (t *trainer) openShards(ctx context.Context) (err error) {
 	}
 	o.Logger, o.Hooks, o.Memory = t.log, psHooks(t.hooks), tableMemory(t.cfg, t.opts.Memory)
 	o.GaveUp = t.gaveUp
+	o.Grace = endingRun
 	t.uploads.of(&o)
 	cluster, err := coordinator.Open(ctx, o)
 	if err != nil {
@@ -285,6 +286,10 @@ func (t *trainer) closeShards() error {
 	return err
 }
 
+// endingRun is for how long no snapshot is taken of splits whose worker, in this process, has left without passing its marker: a run whose
+// outputs lack what was pushed is ending, and what it has pushed is to be trained again.
+const endingRun = 10 * time.Second
+
 // clientOf opens the sessions of this run's workers with the shards' state of a generation.
 func (t *trainer) clientOf(generation uint64) wiring.OpenClient {
 	return func(ctx context.Context, worker int) (*ps.Client, error) {
@@ -292,16 +297,16 @@ func (t *trainer) clientOf(generation uint64) wiring.OpenClient {
 		if err != nil {
 			return nil, err
 		}
-		c.OnMarker(func() map[string][]byte {
+		c.OnMarker(func() (map[string][]byte, error) {
 			if err := t.bad.flush(); err != nil {
 				t.log.Error("dead letters before a snapshot are not on the disk yet", "err", err)
 			}
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 			defer cancel()
 			if err := t.outputs.Flush(ctx, worker); err != nil {
-				t.log.Error("outputs are behind a snapshot", "err", err) // the next Write says it too, and ends the run
+				return nil, err
 			}
-			return t.memories.state()
+			return t.memories.state(), nil
 		})
 		return c, nil
 	}

@@ -18,7 +18,8 @@ type Output struct {
 	// weight, time, line id and whatever else distinguishes the row. Both have the position in the source.
 	//
 	// Predictions that are made again after a crash are the same under ps.durability: none, since what is not in a snapshot
-	// is trained again; under wal those of the last moments are made by a model that has learnt from their rows already.
+	// is trained again. Under wal, and where a worker dies and shards in other processes do not go back, those of the last moments are
+	// made by a model that has learnt from their rows already.
 	Of string `yaml:"of" required:"true" enum:"rows|predictions"`
 	// To is where they are written.
 	To OutputTo `yaml:"to" required:"true"`

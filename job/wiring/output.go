@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -53,7 +54,12 @@ type Outputs struct {
 	mu       sync.Mutex
 	byWorker map[int][]*output
 	lags     map[string]*outputLag
+	// behind says why an output of a worker lacks what it had taken when it was closed, until one is opened again.
+	behind map[int]error
 }
+
+// flushAtClose bounds how long an output that is closed may take to store what it has taken.
+const flushAtClose = 10 * time.Second
 
 // outputLag is how far behind an output is, over all workers of the process.
 type outputLag struct {
@@ -98,16 +104,24 @@ func (o *Outputs) States() []OutputState {
 }
 
 // Flush makes what the outputs of a worker have taken durable. It is called before the shards store a snapshot, so that
-// training that goes back to it makes no prediction again that was written. Errors: those of the outputs.
+// training that goes back to it makes no prediction again that was written. Errors: those of the outputs, also of one that was closed
+// and could not store what it had taken.
 func (o *Outputs) Flush(ctx context.Context, worker int) error {
 	o.mu.Lock()
-	open := slices.Clone(o.byWorker[worker])
+	open, behind := slices.Clone(o.byWorker[worker]), o.behind[worker]
 	o.mu.Unlock()
-	errs := make([]error, len(open))
-	for i, w := range open {
-		errs[i] = w.named(w.Flush(ctx))
+	errs := []error{behind}
+	for _, w := range open {
+		errs = append(errs, w.named(w.Flush(ctx)))
 	}
 	return errors.Join(errs...)
+}
+
+// Behind is why outputs that were closed lack what they had taken; nil when none does.
+func (o *Outputs) Behind() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return errors.Join(slices.Collect(maps.Values(o.behind))...)
 }
 
 // lag is how far behind an output is, by name.
@@ -130,11 +144,19 @@ func (o *Outputs) add(worker int, w *output) {
 		o.byWorker = map[int][]*output{}
 	}
 	o.byWorker[worker] = append(o.byWorker[worker], w)
+	delete(o.behind, worker)
 }
 
-func (o *Outputs) remove(worker int, w *output) {
+// remove takes a closed output out; err is why it lacks what it had taken.
+func (o *Outputs) remove(worker int, w *output, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if err != nil {
+		if o.behind == nil {
+			o.behind = map[int]error{}
+		}
+		o.behind[worker] = errors.Join(o.behind[worker], err)
+	}
 	o.byWorker[worker] = slices.DeleteFunc(o.byWorker[worker], func(x *output) bool { return x == w })
 }
 
@@ -184,7 +206,9 @@ type output struct {
 	counted [3]int64 // stores, rows, bytes that the hooks know of
 	waiting int64    // its rows in lag
 	lacking map[pipeline.SplitID]int64
-	broken  bool // the failure was told
+	dirty   bool  // it has taken what it was not made to store
+	failure error // the first; it was told
+	closed  bool
 }
 
 var _ component.OutputWriter = (*output)(nil)
@@ -200,8 +224,8 @@ func (o *output) do(call func() error) error {
 		}
 		o.wait(-d[1])
 	}
-	if err != nil && !o.broken {
-		o.broken = true
+	if err != nil && o.failure == nil {
+		o.failure = err
 		for _, h := range o.failed {
 			h.OutputFailed(o.name, failure.Of(err).Label())
 		}
@@ -245,6 +269,7 @@ func (o *output) Write(ctx context.Context, b *pipeline.Batch) error {
 		}
 	}
 	o.wait(rows)
+	o.dirty = true
 	return o.do(func() error { return o.w.Write(ctx, b) })
 }
 
@@ -252,7 +277,16 @@ func (o *output) Write(ctx context.Context, b *pipeline.Batch) error {
 func (o *output) Flush(ctx context.Context) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.do(func() error { return o.w.Flush(ctx) })
+	return o.flush(ctx)
+}
+
+// flush is Flush. The lock is held.
+func (o *output) flush(ctx context.Context) error {
+	err := o.do(func() error { return o.w.Flush(ctx) })
+	if err == nil {
+		o.dirty = false
+	}
+	return err
 }
 
 // Idle implements [pipeline.Idler].
@@ -303,16 +337,30 @@ func (o *output) Totals() (stores, rows, bytes int64) {
 	return o.w.Totals()
 }
 
-// Close implements [pipeline.Writer].
+// Close implements [pipeline.Writer]. It stores what the writer has taken, unless that has failed before: a run that is ended in the
+// middle has pushed it, and a snapshot that is taken then must not be ahead of the outputs.
 func (o *output) Close() error {
-	o.all.remove(o.worker, o)
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.closed {
+		return nil
+	}
+	o.closed = true
+	var behind error
+	if o.dirty {
+		if behind = o.failure; behind == nil {
+			ctx, cancel := context.WithTimeout(context.Background(), flushAtClose)
+			behind = o.flush(ctx)
+			cancel()
+		}
+		behind = o.named(behind)
+	}
 	for id, n := range o.lacking { // who reads the split next says so again
 		o.lag.lacking.Add(-n)
 		delete(o.lacking, id)
 	}
 	o.wait(-o.waiting)
+	o.all.remove(o.worker, o, behind)
 	return o.w.Close()
 }
 

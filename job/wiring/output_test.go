@@ -85,7 +85,7 @@ func TestOutputLag(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if heard.stores != 1 || heard.rows != 20 || heard.bytes == 0 {
+	if heard.stores != 2 || heard.rows != 30 || heard.bytes == 0 { // what was taken is stored by Close too
 		t.Errorf("stored %+v", heard)
 	}
 }
@@ -119,6 +119,14 @@ func TestOutputErrorsNameIt(t *testing.T) {
 	}
 	if err := w.Close(); err != nil {
 		t.Error(err)
+	}
+	for what, err := range map[string]error{"flush": all.Flush(t.Context(), 1), "behind": all.Behind()} { // no snapshot may be taken of what was pushed
+		if err == nil || !strings.HasPrefix(err.Error(), "output rows: jsonlsink: ") {
+			t.Errorf("%s of an output that was closed without storing: %v", what, err)
+		}
+	}
+	if _, err := (outputSink{sink, "rows", all}).Open(t.Context(), &pipeline.Env{Worker: 1}); err != nil || all.Behind() != nil {
+		t.Errorf("opened again: %v, %v", err, all.Behind())
 	}
 }
 

@@ -201,7 +201,7 @@ func (x *twins) snapshot(whole bool) {
 		if err != nil {
 			return err
 		}
-		x.cl[i].OnMarker(func() map[string][]byte { return map[string][]byte{"marker": fmt.Append(nil, x.ends)} })
+		x.cl[i].OnMarker(func() (map[string][]byte, error) { return map[string][]byte{"marker": fmt.Append(nil, x.ends)}, nil })
 		done := make(chan error, 1)
 		go func() {
 			_, err := x.c[i].Snapshot(ctx, ps.SnapshotOptions{})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -71,6 +72,7 @@ func TestCluster(t *testing.T, open OpenFunc) {
 			t.Run("dense versions", func(t *testing.T) { s.testDense(t, shards) })
 			t.Run("reads ahead", func(t *testing.T) { s.testAhead(t, shards) })
 			t.Run("worker state", func(t *testing.T) { s.testState(t, shards) })
+			t.Run("refused marker", func(t *testing.T) { s.testRefusedMarker(t, shards) })
 			t.Run("first worker state", func(t *testing.T) { s.testFirstState(t, shards) })
 			t.Run("who decides", func(t *testing.T) { s.testWhoDecides(t, shards) })
 			t.Run("delegation", func(t *testing.T) { s.testDelegation(t, shards) })
@@ -601,6 +603,76 @@ func (s suite) testFirstState(t *testing.T, shards int) {
 	}
 }
 
+// testRefusedMarker: a worker that may not pass its marker keeps the snapshot waiting, also by leaving, until its successor passes its own; its calls say
+// why.
+func (s suite) testRefusedMarker(t *testing.T, shards int) {
+	t.Parallel()
+	c := s.must(t, coordinator.Options{Layout: countLayout(), NumShards: shards, Dir: t.TempDir(), Grace: time.Hour})
+	ctx, ids, cl := t.Context(), someIDs(20), client(t, c, "w")
+	if _, err := cl.Resume(ctx, Source, []string{"x"}); err != nil {
+		t.Fatal(err)
+	}
+	refused := errors.New("outputs are behind")
+	asked := 0
+	cl.OnMarker(func() (map[string][]byte, error) {
+		asked++
+		return nil, refused
+	})
+	if err := cl.Push(ctx, countUpdate("x", 0, 1, ids)); err != nil {
+		t.Fatal(err)
+	}
+	taken := make(chan error, 1)
+	var info ps.SnapshotInfo
+	go func() {
+		var err error
+		info, err = c.Snapshot(ctx, ps.SnapshotOptions{})
+		taken <- err
+	}()
+	var err error
+	for err == nil { // until the cut has begun
+		select {
+		case err := <-taken:
+			t.Fatalf("a snapshot was taken past a marker that was refused: %v", err)
+		default:
+			err = cl.Idle(ctx)
+		}
+	}
+	for _, err := range []error{err, cl.Push(ctx, countUpdate("x", 1, 2, ids)), cl.Flush(ctx)} {
+		if !errors.Is(err, refused) {
+			t.Errorf("%v, want that outputs are behind", err)
+		}
+	}
+	before := asked
+	if err := cl.Close(); err != nil || asked != before+1 {
+		t.Errorf("asked %d times more at the end, %v", asked-before, err)
+	}
+	select {
+	case err := <-taken:
+		t.Fatalf("a snapshot was taken past a marker that was refused: %v", err)
+	case <-time.After(100 * time.Millisecond): // a snapshot that does not wait takes a few
+	}
+	next := client(t, c, "next")
+	at, err := next.Resume(ctx, Source, []string{"x"})
+	if err != nil || at["x"].Position != 1 {
+		t.Fatalf("resumed at %+v, %v; want 1", at, err)
+	}
+	for done := false; !done; {
+		if err := next.Idle(ctx); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-taken:
+			if done = true; err != nil {
+				t.Fatal(err)
+			}
+		default:
+		}
+	}
+	if p := info.Positions[Source]["x"].Position; p != 1 {
+		t.Errorf("the snapshot is at %d, want 1", p)
+	}
+}
+
 // testState stores worker state in the cut it belongs to.
 func (s suite) testState(t *testing.T, shards int) {
 	t.Parallel()
@@ -614,8 +686,8 @@ func (s suite) testState(t *testing.T, shards int) {
 		t.Fatal(err)
 	}
 	at := int64(0)
-	cl.OnMarker(func() map[string][]byte {
-		return map[string][]byte{"at": fmt.Append(nil, at), "gone": nil}
+	cl.OnMarker(func() (map[string][]byte, error) {
+		return map[string][]byte{"at": fmt.Append(nil, at), "gone": nil}, nil
 	})
 	infos := make(chan ps.SnapshotInfo, 1)
 	go func() {
