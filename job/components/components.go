@@ -83,6 +83,7 @@ func All() component.Set {
 			{Name: "adamw", Doc: "Adam with decoupled weight decay (Loshchilov and Hutter, 2019).", New: func() component.OptimizerConfig { return &AdamW{} }},
 			{Name: "adamom", Doc: "momentum over a mean of squares that forgets slowly: bytedance/monolith's rule for dense parameters.", New: func() component.OptimizerConfig { return &Adamom{} }},
 			{Name: "lamb", Doc: "Adam with steps as long as the tensor (You et al., 2020), for large batches.", New: func() component.OptimizerConfig { return &LAMB{} }},
+			{Name: "shampoo", Doc: "gradients of matrices preconditioned from both sides (Gupta, Koren and Singer, 2018), for `optimizer.dense` alone.", New: func() component.OptimizerConfig { return &Shampoo{} }},
 		},
 		DeadLetters: []component.DeadLetter{
 			{Name: "file", Doc: "a file of JSON lines.", New: func() component.DeadLetterConfig { return &FileLetters{} }},

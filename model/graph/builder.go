@@ -103,6 +103,7 @@ func (b *Builder) tensor(t param.Tensor, statistic bool) Tensor {
 		offset = b.tensors[n-1].offset + b.tensors[n-1].size
 	}
 	t.Shape = slices.Clone(t.Shape)
+	t.Optimizer = optim.OfShape(t.Optimizer, t.Shape)
 	b.tensors = append(b.tensors, tensorInfo{Tensor: t, offset: offset, size: t.Len(), statistic: statistic})
 	return Tensor{b: b, id: len(b.tensors) - 1, shape: t.Shape}
 }

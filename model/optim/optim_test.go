@@ -242,6 +242,135 @@ func (r *refGroupFTRL) update(w, g []float64, lr float64) {
 	}
 }
 
+// refShampoo is of a matrix, or with rows 0 of a vector.
+type refShampoo struct {
+	rows                           int
+	b1, b2, damping                float64
+	warmUp, refresh, every, maxDim int
+	t                              int
+	m, p, d                        []float64
+	l, r, pl, pr                   [][]float64
+}
+
+func square(n int) [][]float64 {
+	out := make([][]float64, n)
+	for i := range out {
+		out[i] = make([]float64, n)
+	}
+	return out
+}
+
+// power is a symmetric matrix to a power, of eigenvalues that are least at least: by rotations that set one pair of elements after the other to 0 (Jacobi, 1846).
+func power(x [][]float64, exponent, least float64) [][]float64 {
+	n := len(x)
+	a, v := square(n), square(n)
+	for i := range x {
+		copy(a[i], x[i])
+		v[i][i] = 1
+	}
+	for range 60 {
+		for i := range n {
+			for j := range i {
+				if a[i][j] == 0 {
+					continue
+				}
+				angle := math.Atan2(2*a[i][j], a[j][j]-a[i][i]) / 2
+				c, s := math.Cos(angle), math.Sin(angle)
+				for k := range n {
+					a[k][i], a[k][j] = c*a[k][i]-s*a[k][j], s*a[k][i]+c*a[k][j]
+					v[k][i], v[k][j] = c*v[k][i]-s*v[k][j], s*v[k][i]+c*v[k][j]
+				}
+				for k := range n {
+					a[i][k], a[j][k] = c*a[i][k]-s*a[j][k], s*a[i][k]+c*a[j][k]
+				}
+			}
+		}
+	}
+	out := square(n)
+	for i := range n {
+		for j := range n {
+			for k := range n {
+				out[i][j] += v[i][k] * v[j][k] * math.Pow(max(a[k][k], least), exponent)
+			}
+		}
+	}
+	return out
+}
+
+func (r *refShampoo) update(w, g []float64, lr float64) {
+	rows := max(r.rows, 1)
+	columns := len(w) / rows
+	if r.m == nil {
+		r.m, r.p, r.d, r.l, r.r = make([]float64, len(w)), make([]float64, len(w)), make([]float64, len(w)), square(rows), square(columns)
+	}
+	r.t++
+	if r.t%r.every == 0 {
+		keep := math.Pow(r.b2, float64(r.every))
+		share := 1 - keep
+		if r.b2 == 1 {
+			share = float64(r.every)
+		}
+		for i := range rows {
+			for j := range rows {
+				r.l[i][j] *= keep
+				for k := range columns {
+					if i == j || rows <= r.maxDim {
+						r.l[i][j] += share * g[i*columns+k] * g[j*columns+k]
+					}
+				}
+			}
+		}
+		for i := range columns {
+			for j := range columns {
+				r.r[i][j] *= keep
+				for k := range rows {
+					if i == j || columns <= r.maxDim {
+						r.r[i][j] += share * g[k*columns+i] * g[k*columns+j]
+					}
+				}
+			}
+		}
+	}
+	if r.t > r.warmUp {
+		if r.t == r.warmUp+1 || r.t%r.refresh == 0 {
+			if r.rows == 0 {
+				r.pl, r.pr = [][]float64{{1}}, power(r.r, -1.0/2, r.damping)
+			} else {
+				r.pl, r.pr = power(r.l, -1.0/4, r.damping), power(r.r, -1.0/4, r.damping)
+			}
+		}
+		for i := range rows {
+			for j := range columns {
+				sum := 0.0
+				for k := range rows {
+					for q := range columns {
+						sum += r.pl[i][k] * g[k*columns+q] * r.pr[q][j]
+					}
+				}
+				r.p[i*columns+j] = r.b1*r.p[i*columns+j] + (1-r.b1)*sum
+			}
+		}
+	}
+	var mm, pp float64
+	for k := range w {
+		r.d[k] += g[k] * g[k]
+		r.m[k] *= r.b1
+		if g[k] != 0 {
+			r.m[k] += (1 - r.b1) * g[k] / math.Sqrt(r.d[k])
+		}
+		mm += r.m[k] * r.m[k]
+		pp += r.p[k] * r.p[k]
+	}
+	share := min(max(float64(r.t)/float64(r.warmUp)-1, 0), 1)
+	for k := range w {
+		if share == 0 {
+			w[k] -= lr * r.m[k]
+		} else {
+			w[k] -= lr * ((1-share)*r.m[k] + share*math.Sqrt(mm/pp)*r.p[k])
+		}
+	}
+}
+
 // vector makes a group of one element's references.
 type vector []reference
 
@@ -318,6 +447,15 @@ var rules = []struct {
 	{rule: optim.GroupFTRL{LR: 0.1, Beta: 1, L1: 6, L2: 0.3, InitialAccumulator: 1e-6}, lr: 0.1, group: func() group {
 		return &refGroupFTRL{n0: 1e-6, beta: 1, l1: 6, l2: 0.3}
 	}, zeroInit: true},
+	{rule: optim.OfShape(optim.Shampoo{}, []int{7}), lr: 0.03, group: func() group {
+		return &refShampoo{b1: 0.9, b2: 1, damping: 1e-3, warmUp: 5000, refresh: 200, every: 20, maxDim: 512}
+	}},
+	{rule: optim.OfShape(optim.Shampoo{LR: 0.01, Beta1: 0.8, Beta2: 0.99, WarmUp: 20, Refresh: 30, Every: 3, Damping: 0.1}, []int{7}), lr: 0.01, group: func() group {
+		return &refShampoo{b1: 0.8, b2: 0.99, damping: 0.1, warmUp: 20, refresh: 30, every: 3, maxDim: 512}
+	}},
+	{rule: optim.OfShape(optim.Shampoo{LR: 0.01, WarmUp: 1, Refresh: 1, Every: 1, MaxDim: 6}, []int{7}), lr: 0.01, group: func() group {
+		return &refShampoo{b1: 0.9, b2: 1, damping: 1e-3, warmUp: 1, refresh: 1, every: 1, maxDim: 6}
+	}},
 	{rule: optim.EMA{}, lr: 0, ref: func() reference { return &refEMA{d: 0.9} }},
 	{rule: optim.EMA{Decay: 0.99}, lr: 0, ref: func() reference { return &refEMA{d: 0.99} }},
 }
@@ -549,6 +687,7 @@ func TestStringIsCanonical(t *testing.T) {
 		optim.AdamW{}.String(),
 		optim.Adamom{}.String(),
 		optim.LAMB{}.String(),
+		optim.Shampoo{}.OfShape([]int{3, 4}).String(),
 	}
 	want := []string{
 		"sgd(lr=0.01)",
@@ -570,6 +709,7 @@ func TestStringIsCanonical(t *testing.T) {
 		"adamw(lr=0.001,beta1=0.9,beta2=0.999,epsilon=1e-08,weight_decay=0,nesterov=false)",
 		"adamom(lr=0.001,momentum=0.99,decay=0.9999,epsilon=1e-12,weight_decay=0)",
 		"lamb(lr=0.001,beta1=0.9,beta2=0.999,epsilon=1e-08,weight_decay=0)",
+		"shampoo(lr=0.03,beta1=0.9,beta2=1,warm_up=5000,refresh=200,every=20,damping=0.001,max_dim=512)",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -608,6 +748,7 @@ func TestValidateReportsEveryFault(t *testing.T) {
 		{optim.AdamW{LR: inf, Beta1: 1, WeightDecay: -1}, []string{"adamw: lr +Inf", "beta1 1", "weight_decay -1"}},
 		{optim.Adamom{LR: -1, Momentum: 1, Decay: 1, Epsilon: nan, WeightDecay: -1}, []string{"adamom: lr -1", "momentum 1", "decay 1", "epsilon NaN", "weight_decay -1"}},
 		{optim.LAMB{LR: inf, Beta1: 1, Beta2: -1, Epsilon: -1, WeightDecay: -1}, []string{"lamb: lr +Inf", "beta1 1", "beta2 -1", "epsilon -1", "weight_decay -1"}},
+		{optim.Shampoo{LR: -1, Beta1: 1, Beta2: 1.5, WarmUp: -1, Refresh: -2, Every: -3, Damping: nan, MaxDim: 9000}, []string{"lr -1", "beta1 1", "beta2 1.5", "warm_up -1", "refresh -2", "every -3", "damping NaN", "max_dim 9000"}},
 		{optim.AMSGrad{LR: inf, Beta1: 1, Beta2: -1, Epsilon: -1, WeightDecay: -1}, []string{"amsgrad: lr +Inf", "beta1 1", "beta2 -1", "epsilon -1", "weight_decay -1"}},
 	}
 	for _, test := range tests {

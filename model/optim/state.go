@@ -22,6 +22,8 @@ var (
 	errCorrection = errors.New("its bias corrections are not from 0 to 1")
 	errTime       = errors.New("its number of examples is not two whole numbers from 0 to 16777215")
 	errGradients  = errors.New("its number of gradients is below 0")
+	errSquares    = errors.New("its sum of squares is below 0")
+	errUpdates    = errors.New("its number of updates is not two whole numbers from 0 to 16777215")
 	errCount      = errors.New("its number of updates is no whole number from 0 to 16777215")
 )
 
@@ -118,6 +120,11 @@ func (AdamW) CheckState(dim int, state []float32) error { return Adam{}.CheckSta
 
 // CheckState implements [StateChecker].
 func (LAMB) CheckState(dim int, state []float32) error { return Adam{}.CheckState(dim, state) }
+
+// CheckState implements [StateChecker].
+func (Shampoo) CheckState(dim int, state []float32) error {
+	return cmp.Or(each(state[2*dim:3*dim], func(v float32) bool { return v >= 0 }, errSquares), digits(state[len(state)-2:], errUpdates))
+}
 
 // CheckState implements [StateChecker].
 func (Adamom) CheckState(dim int, state []float32) error {

@@ -96,6 +96,8 @@ func TestStatesThatAreRefused(t *testing.T) {
 		{optim.AMSGrad{}, []float32{-1, -1, 0, 0, 0, 0, -1, 0}, "bias corrections"},
 		{optim.AdamW{}, []float32{-1, -1, 0, -1, 0, 0}, "mean square is below 0"},
 		{optim.LAMB{}, []float32{-1, -1, 0, 0, 0, 2}, "bias corrections"},
+		{optim.Shampoo{MaxDim: 1}, []float32{-1, -1, -1, -1, 0, -1, -1, -1, -1, -1, 0, 0}, "sum of squares is below 0"},
+		{optim.Shampoo{MaxDim: 1}, []float32{-1, -1, -1, -1, 0, 0, -1, -1, -1, -1, 0, 0.5}, "number of updates"},
 		{optim.Adamom{}, []float32{-1, -1, 0, -1, 0}, "mean square is below 0"},
 		{optim.Adamom{}, []float32{-1, -1, 0, 0, -1}, "number of gradients"},
 		{optim.Stored(optim.SGD{}, optim.BF16), []float32{-1}, "number of updates"},

@@ -294,8 +294,10 @@ func (f *fitting) segment(table string, s Segment, old *SegmentShape, sf *Segmen
 const frozen = "frozen"
 
 // keepsState reports whether the state of one element can go with it. Rules keep k vectors of the weights' length, and behind
-// them scalars.
-func keepsState(o optim.Optimizer, was string) bool { return o.Name() == was && o.Name() != frozen }
+// them scalars; those that go by the shape of a tensor keep more.
+func keepsState(o optim.Optimizer, was string) bool {
+	return o.Name() == was && o.Name() != frozen && !optim.IsShaped(o)
+}
 
 func (f *fitting) tensors(have []TensorShape, l *Layout) {
 	taken := map[int]bool{}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/monolith-go/monolith/model/optim"
 )
 
 // Dim is the number of weights of a row.
@@ -104,6 +106,8 @@ func (l *Layout) Validate() error {
 			}
 			if s.Optimizer == nil {
 				bad("table %q segment %q has no optimizer", t.Name, s.Name)
+			} else if optim.IsShaped(s.Optimizer) {
+				bad("table %q segment %q: %s is a rule of dense tensors, by their shape; rows need another", t.Name, s.Name, s.Optimizer.Name())
 			}
 			if !(s.L2 >= 0) { // NaN too
 				bad("table %q segment %q: l2 %v is not a number from 0", t.Name, s.Name, s.L2)

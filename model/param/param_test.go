@@ -85,7 +85,7 @@ func TestLayoutFaultsAreListed(t *testing.T) {
 	nan := float32(math.NaN())
 	l := param.Layout{
 		Tables: []param.Table{
-			{Name: "a", Segments: []param.Segment{{Name: "w", Dim: 0, L2: nan}, {Name: "w", Dim: 1, Optimizer: optim.SGD{}}}},
+			{Name: "a", Segments: []param.Segment{{Name: "w", Dim: 0, L2: nan}, {Name: "w", Dim: 1, Optimizer: optim.SGD{}}, {Name: "v", Dim: 1, Optimizer: optim.Stored(optim.Shampoo{}, optim.BF16)}}},
 			{Name: "a"},
 		},
 		Dense: []param.Tensor{{Name: "", Shape: []int{-1, -2}, L2: -1}},
@@ -96,7 +96,7 @@ func TestLayoutFaultsAreListed(t *testing.T) {
 	}
 	for _, want := range []string{
 		`dim 0 is below 1`, `has no optimizer`, `l2 NaN`, `segment name "w" is empty or used twice`, `table name "a" is empty or used twice`,
-		`table "a" has no segment`, `dense tensor name ""`, `shape [-1 -2]`, `l2 -1`,
+		`table "a" has no segment`, `segment "v": shampoo.bf16 is a rule of dense tensors`, `dense tensor name ""`, `shape [-1 -2]`, `l2 -1`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("no %q in:\n%v", want, err)
