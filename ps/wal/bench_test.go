@@ -9,11 +9,12 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/ps/wal"
 )
 
 func TestNoAllocs(t *testing.T) {
-	if raceEnabled {
+	if testbed.Race {
 		t.Skip("the race detector allocates")
 	}
 	l := benchLog(t, wal.Options{NoSync: true})

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/mem"
 
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
 )
@@ -446,7 +447,7 @@ func TestCodesAreUnique(t *testing.T) {
 
 // TestFramesAllocateNothing is about both ends in the steady state, gRPC apart.
 func TestFramesAllocateNothing(t *testing.T) {
-	if raceEnabled {
+	if testbed.Race {
 		t.Skip("the race detector allocates")
 	}
 	for _, c := range requests() {

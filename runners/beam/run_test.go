@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/runners/beam"
 	"github.com/monolith-go/monolith/runners/local"
@@ -74,6 +75,7 @@ func TestBatchMode(t *testing.T) {
 
 // TestBatchModeFails: the error of an executor within a bundle.
 func TestBatchModeFails(t *testing.T) {
+	testbed.NoBeamRace(t)
 	s := newScene(t, map[string]int{"a": 10, "b": 4})
 	s.stage.failAt = 6
 	if _, err := beam.RunAs(t.Context(), s.recipe(), s.plan(), beam.Options{}, false, false); !errors.Is(err, errStage) {
@@ -152,6 +154,7 @@ func TestMaxRowsIsShared(t *testing.T) {
 }
 
 func TestErrorsSurface(t *testing.T) {
+	testbed.NoBeamRace(t)
 	for _, unbounded := range []bool{false, true} {
 		t.Run(fmt.Sprintf("unbounded=%v", unbounded), func(t *testing.T) {
 			s := newScene(t, map[string]int{"a": 10, "b": 4})
@@ -179,6 +182,7 @@ func TestErrorsSurface(t *testing.T) {
 }
 
 func TestPlansDiffer(t *testing.T) {
+	testbed.NoBeamRace(t)
 	s := newScene(t, map[string]int{"a": 10})
 	s.remote = &stage{label: "of another version"}
 	_, err := s.run(t.Context(), beam.Options{})
@@ -196,6 +200,7 @@ func TestPlansDiffer(t *testing.T) {
 
 // TestCancel: the cause comes back, and the executors have ended by then.
 func TestCancel(t *testing.T) {
+	testbed.NoBeamRace(t)
 	cause := errors.New("somebody pulled the plug")
 	for _, batch := range []bool{false, true} {
 		t.Run(fmt.Sprintf("batch=%v", batch), func(t *testing.T) {

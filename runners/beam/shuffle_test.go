@@ -16,6 +16,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/runners/beam"
 	"github.com/monolith-go/monolith/runners/local"
@@ -170,11 +171,13 @@ func TestShuffle(t *testing.T) {
 		t.Errorf("%d rows, %+v", total, stats)
 	}
 
-	// An error downstream of a shuffle is the run's.
-	got[1].failAt = 100
-	if _, err := beam.Run(t.Context(), recipe, plan, beam.Options{}); !errors.Is(err, errSink) {
-		t.Errorf("a sink that fails: %v", err)
-	}
+	t.Run("an error downstream of a shuffle is the run's", func(t *testing.T) {
+		testbed.NoBeamRace(t)
+		got[1].failAt = 100
+		if _, err := beam.Run(t.Context(), recipe, plan, beam.Options{}); !errors.Is(err, errSink) {
+			t.Errorf("a sink that fails: %v", err)
+		}
+	})
 }
 
 // TestDescribeShuffles: a segment behind a shuffle has an element for each partition, and for each split of a source beside it.

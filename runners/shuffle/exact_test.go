@@ -24,6 +24,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/monolith-go/monolith/internal/arrowx"
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/zoo"
 	"github.com/monolith-go/monolith/pipeline"
@@ -474,8 +475,8 @@ func TestExactOnRunners(t *testing.T) {
 				}
 			})
 			t.Run("killed", func(t *testing.T) {
-				if raceEnabled && strings.HasPrefix(c.name, "prism") {
-					t.Skip("Beam's harness closes a channel while it may send on it when a worker ends (sdks/v2 v2.77.0, harness.go, lines 195 and 213), which the race detector reports")
+				if strings.HasPrefix(c.name, "prism") {
+					testbed.NoBeamRace(t)
 				}
 				seed := uint64(time.Now().UnixNano())
 				t.Logf("seed: %d", seed)
