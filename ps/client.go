@@ -135,7 +135,7 @@ func NewClient(o ClientOptions) *Client {
 	return c
 }
 
-// Lookup fills the values of rows, their state where it is wanted, and Seen. It creates no row: a fid without one gets its
+// Lookup fills the values of rows, their state where it is wanted, Seen, and Found where that is wanted. It creates no row: a fid without one gets its
 // initial value. Without state the values are rounded to the client's precision. Errors: [ErrLayout], [ErrClosed], the context's.
 func (c *Client) Lookup(ctx context.Context, rows *param.Rows) error {
 	start := time.Now()
@@ -151,6 +151,9 @@ func (c *Client) lookup(ctx context.Context, rows *param.Rows) error {
 	c.looking.Lock()
 	defer c.looking.Unlock()
 	rows.Seen = c.told(rows.Seen)
+	if rows.Found != nil {
+		rows.Found = c.place.found(rows.Found)
+	}
 	var err error
 	if len(c.streams) == 1 {
 		err = c.lookupOn(ctx, 0, rows)

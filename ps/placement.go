@@ -199,7 +199,7 @@ func (p *Placement) split(parts []rowsPart, r *param.Rows) {
 		}
 	}
 	for s := range parts {
-		parts[s].rows.State = nil
+		parts[s].rows.State, parts[s].rows.Found = nil, p.foundOn(s, r.Found)
 		if r.State == nil {
 			continue
 		}
@@ -224,6 +224,24 @@ func (p *Placement) join(part *rowsPart, r *param.Rows) {
 	}
 }
 
+// found makes room for what a lookup finds on all shards, none of which has told yet.
+func (p *Placement) found(f []param.Found) []param.Found {
+	n := p.shards * len(p.dims)
+	f = slices.Grow(f[:0], n)[:n]
+	for i := range f {
+		f[i] = param.Found{Numbers: f[i].Numbers[:0]}
+	}
+	return f
+}
+
+// foundOn is the part of what a lookup has found that one shard told.
+func (p *Placement) foundOn(shard int, f []param.Found) []param.Found {
+	if n := len(p.dims); len(f) == p.shards*n {
+		return f[shard*n:][:n]
+	}
+	return nil
+}
+
 func newUpdatePart(tables int) param.Update {
 	return param.Update{Keys: make([][]int64, tables), Counts: make([][]uint32, tables), Grads: make([][]float32, tables)}
 }
@@ -237,6 +255,7 @@ func (p *Placement) splitUpdate(parts []param.Update, u *param.Update) {
 		for t := range p.dims {
 			q.Keys[t], q.Counts[t], q.Grads[t] = q.Keys[t][:0], q.Counts[t][:0], q.Grads[t][:0]
 		}
+		q.Found = p.foundOn(s, u.Found) // the lookup has dealt the same keys out
 		// The trace lies with the rest of the worker state on shard 0.
 		if q.Trace = nil; s == 0 {
 			q.Trace = u.Trace

@@ -67,6 +67,18 @@ type Rows struct {
 	// Seen is written by the lookup, where the store can tell: which updates of others the values have. It has an entry for
 	// each shard, how many updates of others the shard had applied; of one that had not to be asked, what it last said.
 	Seen []int64
+	// Found, if not nil, is written by the lookup: where it found rows without state, of each shard the tables one after the other. Empty: nobody could tell.
+	Found []Found
+}
+
+// Found is where a lookup found the rows of a table of this process, for the update of the same fids, which need not find them again. Who looks up and
+// pushes passes it on as it is. The zero value knows nothing, and what may have changed since is found again.
+type Found struct {
+	// In is the table, and Removed how many rows it had removed until then: a number stays with its fid until another row is removed.
+	In      any
+	Removed uint64
+	// Numbers are those of the rows in the table, [len(Keys)], all bits set for a fid that had none.
+	Numbers []uint32
 }
 
 // Update is what one batch changes, applied exactly once on all shards or on none.
@@ -98,4 +110,6 @@ type Update struct {
 	// Seen is what the gradients were computed with ([Rows].Seen), or nil. The client measures staleness by it; the shards do
 	// not get it.
 	Seen []int64
+	// Found is that of the lookup of Keys ([Rows].Found), or nil. Shards of other processes do not get it.
+	Found []Found
 }

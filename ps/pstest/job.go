@@ -167,7 +167,7 @@ func (w *Worker) update(ctx context.Context, split, from, to int) (*param.Update
 			u.Counts[t][at[t][id]]++
 		}
 	}
-	rows := &param.Rows{Keys: u.Keys, Values: make([][]float32, n)}
+	rows := &param.Rows{Keys: u.Keys, Values: make([][]float32, n), Found: []param.Found{}}
 	for t, spec := range l.Tables {
 		rows.Values[t] = make([]float32, len(u.Keys[t])*spec.Dim())
 		u.Grads[t] = make([]float32, len(u.Keys[t])*spec.Dim())
@@ -205,5 +205,6 @@ func (w *Worker) update(ctx context.Context, split, from, to int) (*param.Update
 		u.Grads[t] = spec.AppendSeen(nil, u.Grads[t], rows.Values[t])
 	}
 	u.Dense = l.AppendDenseSeen(nil, u.Dense, w.dense)
+	u.Found = rows.Found
 	return u, nil
 }

@@ -96,6 +96,12 @@ func (t *MapTable) Lookup(keys []int64, dst []float32) (found int) {
 	return found
 }
 
+// LookupFound implements [table.Table]: it notes nothing.
+func (t *MapTable) LookupFound(keys []int64, dst []float32, f *param.Found) (found int) {
+	f.In = nil
+	return t.Lookup(keys, dst)
+}
+
 // LookupState implements [table.Table].
 func (t *MapTable) LookupState(keys []int64, dst, state []float32) (found int) {
 	n := t.spec.StateDim()

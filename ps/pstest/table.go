@@ -174,6 +174,9 @@ func TestTable(t *testing.T, open func(t *testing.T, spec param.Table, seed uint
 			if n := testing.AllocsPerRun(20, func() { tab.Apply(u) }); n != 0 {
 				t.Errorf("Apply to table %s allocates %v times", spec.Name, n)
 			}
+			if n := testing.AllocsPerRun(20, func() { tab.LookupFound(u.Keys, dst, &u.Found); tab.Apply(u) }); n != 0 {
+				t.Errorf("LookupFound and Apply in table %s allocate %v times", spec.Name, n)
+			}
 			tab.Close()
 		}
 	})
@@ -295,6 +298,8 @@ func compareWithMap(t *testing.T, got table.Table, spec param.Table, seed uint64
 		a, b      table.Rows
 	}
 	var cuts []*pair
+	// looked are keys of a lookup, and where they were then.
+	var looked table.Update
 	finish := func(p *pair) {
 		for p.got.Next(nopLocker{}, &p.a, 1+r.IntN(100)) {
 		}
@@ -310,6 +315,17 @@ func compareWithMap(t *testing.T, got table.Table, spec param.Table, seed uint64
 		u := update(r, spec, key, r.IntN(300))
 		switch r.IntN(10) {
 		default:
+			if r.IntN(2) == 0 { // much may have happened since
+				looked.Time, looked.LR, looked.Examples = u.Time, u.LR, u.Examples
+				looked.Counts, looked.Grads = looked.Counts[:0], looked.Grads[:0]
+				for range looked.Keys {
+					looked.Counts = append(looked.Counts, 1+r.Uint32N(4))
+				}
+				for range len(looked.Keys) * spec.Width(param.Train) {
+					looked.Grads = append(looked.Grads, r.Float32()-0.5)
+				}
+				u = looked
+			}
 			if r.IntN(4) == 0 {
 				MakeEdit(r, spec, &u)
 			}
@@ -323,6 +339,11 @@ func compareWithMap(t *testing.T, got table.Table, spec param.Table, seed uint64
 			n, m := got.Lookup(u.Keys, a), want.Lookup(u.Keys, b)
 			if n != m || !slices.Equal(a, b) {
 				t.Fatalf("lookup of %d keys: %d found, want %d; values equal %v", len(u.Keys), n, m, slices.Equal(a, b))
+			}
+			clear(a)
+			looked.Keys = u.Keys
+			if n := got.LookupFound(u.Keys, a, &looked.Found); n != m || !slices.Equal(a, b) {
+				t.Fatalf("lookup of %d keys with their numbers: %d found, want %d; values equal %v", len(u.Keys), n, m, slices.Equal(a, b))
 			}
 			x, y := make([]float32, len(u.Keys)*spec.StateDim()), make([]float32, len(u.Keys)*spec.StateDim())
 			clear(a)

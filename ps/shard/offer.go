@@ -33,6 +33,11 @@ func (p *batches) offer(u *param.Update, tables int) offer {
 		d := &b.tables[t]
 		d.Keys, d.Counts, d.Grads = copied(d.Keys, u.Keys, t), copied(d.Counts, u.Counts, t), copied(d.Grads, u.Grads, t)
 		d.Op, d.Time, d.LR, d.Examples = u.Op, u.Time, u.LR, u.Examples
+		d.Found = param.Found{Numbers: d.Found.Numbers[:0]}
+		if len(u.Found) == len(b.tables) {
+			f := &u.Found[t]
+			d.Found = param.Found{In: f.In, Removed: f.Removed, Numbers: append(d.Found.Numbers, f.Numbers...)}
+		}
 	}
 	b.dense = append(b.dense[:0], u.Dense...)
 	b.trace, _ = score.AppendTail(b.trace[:0], u.Trace) // what is no trace is refused when it is to be staged

@@ -102,10 +102,12 @@ func (s *Shard) Lookup(rows *param.Rows) error {
 	for t, keys := range rows.Keys {
 		switch {
 		case len(keys) == 0:
-		case rows.State == nil:
-			s.tables[t].Lookup(keys, rows.Values[t])
-		default:
+		case rows.State != nil:
 			s.tables[t].LookupState(keys, rows.Values[t], rows.State[t])
+		case len(rows.Found) == len(rows.Keys):
+			s.tables[t].LookupFound(keys, rows.Values[t], &rows.Found[t])
+		default:
+			s.tables[t].Lookup(keys, rows.Values[t])
 		}
 	}
 	return nil

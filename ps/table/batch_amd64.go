@@ -1,6 +1,7 @@
 package table
 
 import (
+	"math/bits"
 	"unsafe"
 
 	"github.com/monolith-go/monolith/internal/simd"
@@ -20,7 +21,7 @@ type probes struct {
 	keys   *int64
 	n      int
 	at     *uintptr // [n] becomes the address of each key's row, 0 where the key is not in its home line
-	ids    *uint32  // [n] becomes its number, noRow likewise; of resolveRows
+	ids    *uint32  // [n] becomes its number, noRow likewise; lookupRows may have none
 	span   uintptr  // how many bytes of a row will be used
 	out    *float32 // [n, bytes/4] of lookupRows
 	bytes  uintptr  // of a row to copy, at least 4
@@ -74,9 +75,10 @@ func (t *Mem) probes() probes {
 	}
 }
 
-func (t *Mem) lookupVector(keys []int64, dst []float32) (found int) {
+// lookupVector is Lookup. Where numbers, [keys], are not nil they become those of the rows.
+func (t *Mem) lookupVector(keys []int64, dst []float32, numbers []uint32) (found int) {
 	if t.halves {
-		return t.lookupHalves(keys, dst)
+		return t.lookupHalves(keys, dst, numbers)
 	}
 	var at [lookupChunk]uintptr
 	var missed, scratch [lookupChunk]uint16
@@ -85,23 +87,37 @@ func (t *Mem) lookupVector(keys []int64, dst []float32) (found int) {
 	for len(keys) > 0 {
 		n := min(lookupChunk, len(keys))
 		p.keys, p.n, p.out = &keys[0], n, &dst[0]
+		numbers = p.number(numbers)
 		found += n
 		if misses := lookupRows(&p); misses > 0 {
 			p.rest(missed[:misses], scratch[:])
-			found -= t.lookupRest(keys, missed[:misses], at[:n], dst)
+			found -= t.lookupRest(&p, missed[:misses], dst)
 		}
 		keys, dst = keys[n:], dst[n*t.dim:]
 	}
 	return found
 }
 
+// number makes the keys' row numbers go to the first of numbers, unless that is nil, and returns the others.
+func (p *probes) number(numbers []uint32) []uint32 {
+	if numbers == nil {
+		return nil
+	}
+	p.ids = &numbers[0]
+	return numbers[p.n:]
+}
+
 // lookupRest copies the rows of keys that were not in their home lines, and returns how many of these have none.
-func (t *Mem) lookupRest(keys []int64, missed []uint16, at []uintptr, dst []float32) (absent int) {
+func (t *Mem) lookupRest(p *probes, missed []uint16, dst []float32) (absent int) {
+	keys, at := unsafe.Slice(p.keys, p.n), unsafe.Slice(p.at, p.n)
 	for _, i := range missed {
 		row, out := at[i], dst[int(i)*t.dim:][:t.dim]
 		if row == 0 {
 			if id, ok := t.index.over[keys[i]]; ok {
 				row = t.slabs.address(id)
+				if p.ids != nil {
+					unsafe.Slice(p.ids, p.n)[i] = id
+				}
 			}
 		}
 		if row == 0 {
@@ -115,9 +131,12 @@ func (t *Mem) lookupRest(keys []int64, missed []uint16, at []uintptr, dst []floa
 }
 
 // lookupHalves copies rows as they lie in memory, some at a time, and unpacks them.
-func (t *Mem) lookupHalves(keys []int64, dst []float32) (found int) {
+func (t *Mem) lookupHalves(keys []int64, dst []float32, numbers []uint32) (found int) {
 	var raw [4096]float32
 	if t.packed > len(raw) {
+		for i := range numbers { // they are found again
+			numbers[i] = noRow
+		}
 		return t.lookupPortable(keys, dst)
 	}
 	var at [lookupChunk]uintptr
@@ -128,6 +147,7 @@ func (t *Mem) lookupHalves(keys []int64, dst []float32) (found int) {
 	for len(keys) > 0 {
 		n := min(most, len(keys))
 		p.keys, p.n, p.out = &keys[0], n, &raw[0]
+		numbers = p.number(numbers)
 		found += n
 		misses := lookupRows(&p)
 		for i := range n {
@@ -135,7 +155,7 @@ func (t *Mem) lookupHalves(keys []int64, dst []float32) (found int) {
 		}
 		if misses > 0 { // what was unpacked of them is not theirs
 			p.rest(missed[:misses], scratch[:])
-			found -= t.lookupRest(keys, missed[:misses], at[:n], dst)
+			found -= t.lookupRest(&p, missed[:misses], dst)
 		}
 		keys, dst = keys[n:], dst[n*t.dim:]
 	}
@@ -173,12 +193,18 @@ func (t *Mem) applyVector(u *Update) {
 		t.chunk = new(chunk)
 	}
 	at, ids, missed := &t.chunk.at, &t.chunk.ids, &t.chunk.missed
+	known := t.numbersOf(u)
 	resolve := func(from int) {
 		if from >= len(u.Keys) {
 			return
 		}
 		keys := u.Keys[from:min(from+applyChunk, len(u.Keys))]
 		b := from / applyChunk % 2
+		if known != nil {
+			copy(ids[b][:], known[from:from+len(keys)])
+			t.resolveKnown(keys, ids[b][:len(keys)], at[b][:len(keys)])
+			return
+		}
 		p := t.probes()
 		p.keys, p.n, p.at, p.ids, p.missed, p.span = &keys[0], len(keys), &at[b][0], &ids[b][0], &missed[0], p.stride
 		misses := resolveRows(&p)
@@ -218,6 +244,38 @@ func (t *Mem) applyVector(u *Update) {
 		}
 		countRows(&t.slabs.metaBase, uintptr(t.slabs.metaPitch()), &ids[b][0], &u.Counts[from], n, u.Time)
 	}
+}
+
+// resolveKnown is what resolveRows and its kin do, for keys whose rows' numbers are in ids already, noRow where a key had none: it has got
+// one since, or gets one now.
+func (t *Mem) resolveKnown(keys []int64, ids []uint32, at []uintptr) {
+	stride := uintptr(4 * t.slabs.pitch)
+	absent := t.chunk.missed[:0]
+	homes := uint8(0)
+	for i, id := range ids {
+		if id == noRow {
+			absent = append(absent, uint16(i))
+			homes += t.index.home(Hash(keys[i])).n
+			continue
+		}
+		x := id + firstSlab
+		at[i] = t.slabs.rowBase[bits.LeadingZeros32(x)] + uintptr(x)*stride
+	}
+	touched(homes, 0)
+	for _, i := range absent {
+		ids[i] = t.findOrCreate(Hash(keys[i]), keys[i])
+		at[i] = t.slabs.address(ids[i])
+	}
+	if t.slabs.narrow() { // their metas lie behind them
+		fetchRows(&at[0], len(at), stride)
+		return
+	}
+	fetchRows(&at[0], len(at), stride)
+	var metas [applyChunk]uintptr
+	for i, id := range ids {
+		metas[i] = t.slabs.metaAddress(id)
+	}
+	fetchRows(&metas[0], len(ids), 1)
 }
 
 // updateVector applies the gradients of the keys from number from on to one segment of their rows.

@@ -93,6 +93,12 @@ probe:
 	JZ   miss
 	TZCNTL BX, BX
 	MOVL 40(AX)(BX*4), CX
+	MOVQ P_IDS(DI), AX
+	TESTQ AX, AX
+	JZ   row
+	MOVL CX, (AX)(R14*4)
+
+row:
 	ADDQ $64, CX
 	LZCNTL CX, DX
 	IMULQ P_STRIDE(DI), CX
@@ -116,6 +122,12 @@ miss:
 	MOVQ P_MISSED(DI), BX
 	MOVW R14, (BX)(CX*2)
 	INCQ misses+8(FP)
+	MOVQ P_IDS(DI), CX
+	TESTQ CX, CX
+	JZ   behind
+	MOVL $-1, (CX)(R14*4)
+
+behind:
 	CMPB 61(AX), $0
 	JEQ  move
 	PREFETCHT0 64(AX)

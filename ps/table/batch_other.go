@@ -8,7 +8,7 @@ func vectors() bool { return false }
 // chunk is of no use here.
 type chunk struct{}
 
-func (t *Mem) lookupVector(keys []int64, dst []float32) (found int) {
+func (t *Mem) lookupVector(keys []int64, dst []float32, _ []uint32) (found int) {
 	return t.lookupPortable(keys, dst)
 }
 

@@ -31,6 +31,7 @@ type Mem struct {
 	slabs   slabs
 	numbers numbers
 	len     int
+	removed uint64    // rows, ever
 	grad    []float32 // as a rule gets it, scratch of Apply
 	// examples is how many examples the model was trained on before the update under way.
 	examples int64
@@ -119,9 +120,31 @@ func (t *Mem) Lookup(keys []int64, dst []float32) (found int) {
 		panic(fmt.Sprintf("table: %d values for %d keys of dim %d", len(dst), len(keys), t.dim))
 	}
 	if t.vector {
-		return t.lookupVector(keys, dst)
+		return t.lookupVector(keys, dst, nil)
 	}
 	return t.lookupPortable(keys, dst)
+}
+
+// noRow is the number of a row that is not there.
+const noRow = 1<<32 - 1
+
+// LookupFound implements [Table].
+func (t *Mem) LookupFound(keys []int64, dst []float32, f *param.Found) (found int) {
+	if !t.vector || len(dst) != len(keys)*t.dim {
+		f.In = nil
+		return t.Lookup(keys, dst)
+	}
+	f.In, f.Removed = t, t.removed
+	f.Numbers = slices.Grow(f.Numbers[:0], len(keys))[:len(keys)]
+	return t.lookupVector(keys, dst, f.Numbers)
+}
+
+// numbersOf returns the row numbers that an update brings of its keys, noRow where one had none; nil: it brings none that are true.
+func (t *Mem) numbersOf(u *Update) []uint32 {
+	if f := &u.Found; f.In == any(t) && f.Removed == t.removed && len(f.Numbers) == len(u.Keys) {
+		return f.Numbers
+	}
+	return nil
 }
 
 func (t *Mem) lookupPortable(keys []int64, dst []float32) (found int) {
@@ -398,6 +421,7 @@ func (t *Mem) Remove(keys []int64) (removed int) {
 		t.noteRemoved(k, id)
 		t.freeNumber(id)
 		t.len--
+		t.removed++
 		removed++
 	}
 	return removed

@@ -103,6 +103,12 @@ func (t *Retained) Lookup(keys []int64, dst []float32) (found int) {
 	return found - t.forget(keys, dst, nil)
 }
 
+// LookupFound implements [Table]: rows come and go too often for their numbers to hold, so it notes nothing.
+func (t *Retained) LookupFound(keys []int64, dst []float32, f *param.Found) (found int) {
+	f.In = nil
+	return t.Lookup(keys, dst)
+}
+
 // LookupState implements [Table].
 func (t *Retained) LookupState(keys []int64, dst, state []float32) (found int) {
 	found = t.Mem.LookupState(keys, dst, state)

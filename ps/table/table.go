@@ -21,7 +21,7 @@ var ErrDuplicate = errors.New("key has a row already")
 // Table maps every int64 to at most one row. What it holds is a function of the updates applied and rows put, never of
 // lookups.
 //
-// Lookup, Get, Len, Bytes and the reading half of a [Cut] may overlap each other; Reserve, Apply, Remove, Put, Cut and Close
+// Lookup, LookupFound, Get, Len, Bytes and the reading half of a [Cut] may overlap each other; Reserve, Apply, Remove, Put, Cut and Close
 // exclude everything else. The caller keeps the lock, usually one for all tables of a shard.
 type Table interface {
 	// Len is the number of rows.
@@ -32,6 +32,8 @@ type Table interface {
 	// Lookup writes the weights of the keys, [len(keys), Dim], and returns how many of them have a row. The others get
 	// the initial value they would be created with, and still have no row afterwards. It allocates nothing.
 	Lookup(keys []int64, dst []float32) (found int)
+	// LookupFound is Lookup that notes in f where the rows are, for an [Update] of the same keys.
+	LookupFound(keys []int64, dst []float32, f *param.Found) (found int)
 	// LookupState is Lookup that also writes the state of the optimizers, [len(keys), StateDim], that of keys without a row being
 	// what they would be created with.
 	LookupState(keys []int64, dst, state []float32) (found int)
@@ -81,6 +83,8 @@ type Update struct {
 	// LR multiplies the learning rates; schedules of segments go by Examples ([param.Update]).
 	LR       float32
 	Examples int64
+	// Found is where LookupFound found the keys, or the zero value.
+	Found param.Found
 	// Draw is what lots are drawn by, where fids are admitted so: a hash of the batch's origin.
 	Draw uint64
 }

@@ -141,6 +141,16 @@ func BenchmarkTable(b *testing.B) {
 			u.Keys = keys
 			tab.Apply(u)
 		})
+		run("lookup,apply", func(keys []int64) {
+			tab.Lookup(keys, dst)
+			u.Keys = keys
+			tab.Apply(u)
+		})
+		run("lookup,apply-found", func(keys []int64) {
+			tab.LookupFound(keys, dst, &u.Found)
+			u.Keys = keys
+			tab.Apply(u)
+		})
 		b.Run(fmt.Sprintf("op=cut/rows=%d/dim=%d", rows, dim), func(b *testing.B) {
 			var mu sync.Mutex
 			var dst table.Rows

@@ -210,6 +210,9 @@ func (l *lookup) prepare(p *Prepared) error {
 		p.rows.Keys[t], p.counts[t] = l.dedup[t].keys, l.dedup[t].counts
 		p.rows.Values[t] = resize(p.rows.Values[t], len(p.rows.Keys[t])*l.layout.Tables[t].Dim())
 	}
+	if p.rows.Found = p.rows.Found[:0]; p.rows.Found == nil && l.tracker == nil {
+		p.rows.Found = []param.Found{}
+	}
 	if l.tracker != nil {
 		p.rows.State = resize(p.rows.State, tables)
 		for t := range tables {

@@ -227,7 +227,7 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 		g.sent = layout.AppendDenseSeen(g.sent[:0], g.dense, s.dense)
 		g.update.Dense = g.sent
 	}
-	g.update.Trace, g.update.Seen = g.trace, g.seen
+	g.update.Trace, g.update.Seen, g.update.Found = g.trace, g.seen, p.rows.Found
 	if p.ahead && d.number != 0 {
 		s.replica.apply(p, s.dense, g.update.Dense)
 	}
