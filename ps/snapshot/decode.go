@@ -1,15 +1,13 @@
 package snapshot
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/endian"
 
+	"github.com/monolith-go/monolith/internal/arrowfile"
 	"github.com/monolith-go/monolith/internal/flat"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/ps/table"
@@ -17,115 +15,22 @@ import (
 
 // The files are those of Arrow's IPC format, of which a snapshot needs little. They are decoded here and not by Arrow's
 // reader, because that one allocates by numbers that it reads; the tests hold it beside this.
-//
-//	magic, schema message, record batch..., footer, length of the footer (4), magic
-//
-// A record batch is its metadata, 8 bytes of prefix included, and a body; the footer says where each lies.
-const (
-	magic = "ARROW1"
-	// maxFooterBytes and maxMetaBytes are far above what a writer needs for 1024 segments.
-	maxFooterBytes = 16 << 20
-	maxMetaBytes   = 1 << 20
-	maxFields      = 4096
-)
 
-// The places of fields in the tables of Arrow's Schema.fbs, Message.fbs and File.fbs.
-const (
-	footerSchema, footerDictionaries, footerBatches      = 1, 2, 3
-	schemaEndianness, schemaFields                       = 0, 1
-	fieldName, fieldTypeID, fieldType, fieldChildren     = 0, 2, 3, 5
-	intWidth, intSigned, floatPrecision, listSize        = 0, 1, 0, 0
-	messageHeaderID, messageHeader                       = 1, 2
-	batchLength, batchNodes, batchBuffers, batchEncoding = 0, 1, 2, 3
-
-	headerRecordBatch                                     = 3
-	typeInt, typeFloat, typeText, typeList, typeFixedList = 2, 3, 5, 12, 16
-	precisionSingle                                       = 1
-)
-
-var le = binary.LittleEndian
-
-// blockInfo is where a record batch lies.
-type blockInfo struct{ at, meta, body int64 }
-
-// arrowFile is an open file whose footer was checked: it has the schema and its blocks lie within it.
-type arrowFile struct {
-	src    fsx.File
-	blocks []blockInfo
-	buf    []byte
-}
-
-// openArrow reads and checks the footer. Errors: [ErrCorrupt], those of reading that are none.
-func openArrow(src fsx.File, want *arrow.Schema) (*arrowFile, error) {
-	f := &arrowFile{src: src}
-	err := guard(func() error {
-		const tail = 4 + len(magic)
-		size := src.Info().Size
-		if size < int64(8+tail) {
-			return fmt.Errorf("file of %d bytes: %w", size, ErrCorrupt)
-		}
-		b, err := f.read(size-int64(tail), tail)
-		if err != nil {
-			return err
-		}
-		n := int64(int32(le.Uint32(b)))
-		if string(b[4:]) != magic || n <= 0 || n > maxFooterBytes || n > size-int64(8+tail) {
-			return fmt.Errorf("footer of %d bytes in a file of %d that ends with %q: %w", n, size, b[4:], ErrCorrupt)
-		}
-		end := size - int64(tail) - n
-		if b, err = f.read(end, int(n)); err != nil {
-			return err
-		}
-		footer := flat.Root(b)
-		if err := checkSchema(footer.Table(footerSchema), want); err != nil {
-			return err
-		}
-		if n, _ := footer.Vector(footerDictionaries, 24); n > 0 {
-			return fmt.Errorf("%d dictionaries: %w", n, ErrCorrupt)
-		}
-		count, blocks := footer.Vector(footerBatches, 24)
-		for i := range count {
-			e := blocks[24*i:]
-			bl := blockInfo{int64(le.Uint64(e)), int64(int32(le.Uint32(e[8:]))), int64(le.Uint64(e[16:]))}
-			if bl.at < 8 || bl.at > end || bl.meta < 8 || bl.meta > maxMetaBytes || bl.meta > end-bl.at || bl.body < 0 || bl.body > end-bl.at-bl.meta {
-				return fmt.Errorf("record batch %d at %d has %d bytes of metadata and %d of data in a file of %d: %w", i, bl.at, bl.meta, bl.body, size, ErrCorrupt)
-			}
-			f.blocks = append(f.blocks, bl)
-		}
-		return nil
-	})
-	return f, err
-}
-
-// read reads n bytes into the buffer.
-func (f *arrowFile) read(at int64, n int) ([]byte, error) {
-	if cap(f.buf) < n {
-		f.buf = make([]byte, n)
+// openArrow reads and checks the footer: the file has the schema and its record batches lie within it. Errors: [ErrCorrupt], those of reading that are none.
+func openArrow(src fsx.File, want *arrow.Schema) (*arrowfile.File, error) {
+	f, err := arrowfile.Open(src, src.Info().Size, ErrCorrupt)
+	switch {
+	case err != nil:
+		return nil, unreadable(err)
+	case f.Dictionaries > 0:
+		return nil, fmt.Errorf("%d dictionaries: %w", f.Dictionaries, ErrCorrupt)
 	}
-	b := f.buf[:n]
-	return b, f.readAt(b, at)
+	return f, checkFields("column", f.Fields, want.Fields())
 }
 
-func (f *arrowFile) readAt(b []byte, at int64) error {
-	if n, err := f.src.ReadAt(b, at); n < len(b) {
-		if errors.Is(err, io.EOF) { // not the end that readers of rows speak of
-			err = io.ErrUnexpectedEOF
-		}
-		return unreadable(fmt.Errorf("offset %d: %w", at+int64(n), err))
-	}
-	return nil
-}
-
-// checkSchema reports whether a schema is the one that writers write, names and types of every column.
-func checkSchema(got flat.Table, want *arrow.Schema) error {
-	if native := endian.IsBigEndian; (got.Number(schemaEndianness, 2) == 1) != native {
-		return fmt.Errorf("written on a machine of the other byte order: %w", ErrCorrupt)
-	}
-	return checkFields("column", got.Tables(schemaFields), want.Fields())
-}
-
-func checkFields(what string, got []flat.Table, want []arrow.Field) error {
-	if len(got) != len(want) || len(got) > maxFields {
+// checkFields reports whether columns are those that writers write, names and types of each.
+func checkFields(what string, got []arrowfile.Field, want []arrow.Field) error {
+	if len(got) != len(want) {
 		return fmt.Errorf("%d %ss of %d: %w", len(got), what, len(want), ErrCorrupt)
 	}
 	for i, f := range got {
@@ -133,111 +38,84 @@ func checkFields(what string, got []flat.Table, want []arrow.Field) error {
 		if nested, ok := want[i].Type.(arrow.NestedType); ok {
 			children = nested.Fields()
 		}
-		if name := f.Text(fieldName); what == "column" && name != want[i].Name {
-			return fmt.Errorf("column %d is %q instead of %q: %w", i, name, want[i].Name, ErrCorrupt)
+		if what == "column" && f.Name != want[i].Name {
+			return fmt.Errorf("column %d is %q instead of %q: %w", i, f.Name, want[i].Name, ErrCorrupt)
 		}
 		if !isType(f, want[i].Type) {
 			return fmt.Errorf("%s %q is no %v: %w", what, want[i].Name, want[i].Type, ErrCorrupt)
 		}
-		if err := checkFields("element", f.Tables(fieldChildren), children); err != nil {
+		if err := checkFields("element", f.Children, children); err != nil {
 			return fmt.Errorf("column %q: %w", want[i].Name, err)
 		}
 	}
 	return nil
 }
 
-func isType(f flat.Table, want arrow.DataType) bool {
-	id, t := f.Number(fieldTypeID, 1), f.Table(fieldType)
+func isType(f arrowfile.Field, want arrow.DataType) bool {
 	switch want := want.(type) {
 	case *arrow.Int64Type:
-		return id == typeInt && t.Number(intWidth, 4) == 64 && t.Number(intSigned, 1) == 1
+		return f.Kind == arrowfile.Int && f.Bits == 64 && f.Signed
 	case *arrow.Uint64Type:
-		return id == typeInt && t.Number(intWidth, 4) == 64 && t.Number(intSigned, 1) == 0
+		return f.Kind == arrowfile.Int && f.Bits == 64 && !f.Signed
 	case *arrow.Float32Type:
-		return id == typeFloat && t.Number(floatPrecision, 2) == precisionSingle
+		return f.Kind == arrowfile.Float && f.Bits == 32
 	case *arrow.StringType:
-		return id == typeText
+		return f.Kind == arrowfile.Text
 	case *arrow.ListType:
-		return id == typeList
+		return f.Kind == arrowfile.List
 	case *arrow.FixedSizeListType:
-		return id == typeFixedList && t.Number(listSize, 4) == int64(want.Len())
+		return f.Kind == arrowfile.FixedList && f.Len == int64(want.Len())
 	}
 	return false
 }
 
 // batch is the metadata of a record batch, read column by column from the left.
 type batch struct {
-	f              *arrowFile
-	rows           int
-	body           blockInfo
-	nodes, buffers []byte
-	node, buffer   int
+	*arrowfile.Batch
+	rows         int
+	node, buffer int
 }
 
-// batch reads the metadata of a record batch, which must have so many columns and buffers. It points into the buffer.
-func (f *arrowFile) batch(i, nodes, buffers int) (*batch, error) {
-	bl := f.blocks[i]
-	b, err := f.read(bl.at, int(bl.meta))
-	if err != nil {
-		return nil, err
-	}
-	if n := int64(int32(le.Uint32(b[4:]))); le.Uint32(b) != math.MaxUint32 || n <= 0 || n > bl.meta-8 {
-		return nil, fmt.Errorf("metadata of %d bytes in %d: %w", n, bl.meta, ErrCorrupt)
-	}
-	msg := flat.Root(b[8:])
-	if msg.Number(messageHeaderID, 1) != headerRecordBatch {
-		return nil, fmt.Errorf("message is no record batch: %w", ErrCorrupt)
-	}
-	rec := msg.Table(messageHeader)
-	if _, packed := rec.Slot(batchEncoding); packed {
+// batchOf reads the metadata of a record batch, which must have so many columns and buffers.
+func batchOf(f *arrowfile.File, i, nodes, buffers int) (*batch, error) {
+	b, err := f.Batch(i)
+	switch {
+	case err != nil:
+		return nil, unreadable(err)
+	case b.Compressed:
 		return nil, fmt.Errorf("record batch is compressed: %w", ErrCorrupt)
+	case b.NumNodes != nodes || b.NumBuffers != buffers:
+		return nil, fmt.Errorf("record batch has %d arrays and %d buffers of %d and %d: %w", b.NumNodes, b.NumBuffers, nodes, buffers, ErrCorrupt)
+	case b.Rows > b.Bytes: // every row takes a byte at least
+		return nil, fmt.Errorf("record batch of %d rows in %d bytes: %w", b.Rows, b.Bytes, ErrCorrupt)
 	}
-	out := &batch{f: f, body: blockInfo{at: bl.at + bl.meta, body: bl.body}}
-	numNodes, nodeBytes := rec.Vector(batchNodes, 16)
-	numBuffers, bufferBytes := rec.Vector(batchBuffers, 16)
-	if numNodes != nodes || numBuffers != buffers {
-		return nil, fmt.Errorf("record batch has %d arrays and %d buffers of %d and %d: %w", numNodes, numBuffers, nodes, buffers, ErrCorrupt)
-	}
-	out.nodes, out.buffers = nodeBytes, bufferBytes
-	n := rec.Number(batchLength, 8)
-	if n < 0 || n > bl.body { // every row takes a byte at least
-		return nil, fmt.Errorf("record batch of %d rows in %d bytes: %w", n, bl.body, ErrCorrupt)
-	}
-	out.rows = int(n)
-	return out, nil
+	return &batch{Batch: b, rows: int(b.Rows)}, nil
 }
 
 // array goes to the next array, which must have n values and no nulls, and passes its validity over.
 func (b *batch) array(n int) error {
-	e := b.nodes[16*b.node:]
+	got, nulls := b.Node(b.node)
 	b.node++
 	b.buffer++
-	if got, nulls := int64(le.Uint64(e)), int64(le.Uint64(e[8:])); got != int64(n) || nulls != 0 {
+	if got != int64(n) || nulls != 0 {
 		return fmt.Errorf("array of %d values with %d nulls instead of %d without: %w", got, nulls, n, ErrCorrupt)
 	}
 	return nil
 }
 
 // length is how many values the next array has.
-func (b *batch) length() int64 { return int64(le.Uint64(b.nodes[16*b.node:])) }
+func (b *batch) length() int64 {
+	n, _ := b.Node(b.node)
+	return n
+}
 
 // fits reports whether the next buffer has n values of size bytes, before memory is made for them.
-func (b *batch) fits(n int64, size int) error {
-	at, length := int64(le.Uint64(b.buffers[16*b.buffer:])), int64(le.Uint64(b.buffers[16*b.buffer+8:]))
-	if at < 0 || length < 0 || at > b.body.body || length > b.body.body-at || n < 0 || n > length/int64(size) {
-		return fmt.Errorf("buffer of %d bytes at %d of %d for %d values of %d bytes: %w", length, at, b.body.body, n, size, ErrCorrupt)
-	}
-	return nil
-}
+func (b *batch) fits(n int64, size int) error { return b.Fits(b.buffer, n, size) }
 
 // into reads the next buffer.
 func (b *batch) into(dst []byte) error {
-	at := int64(le.Uint64(b.buffers[16*b.buffer:]))
 	b.buffer++
-	if len(dst) == 0 {
-		return nil
-	}
-	return b.f.readAt(dst, b.body.at+at)
+	return unreadable(b.Into(b.buffer-1, dst))
 }
 
 // sized returns s with n values, whatever they are.
@@ -259,7 +137,7 @@ func values[T any](b *batch, dst []T, n, size int, bytes func([]T) []byte) ([]T,
 
 // rowFiles are a file of rows and that of their state, read batch by batch.
 type rowFiles struct {
-	rows, state *arrowFile // state is nil where it is not read
+	rows, state *arrowfile.File // state is nil where it is not read
 	table       Table
 	batch       int   // the next
 	row         int64 // its first
@@ -273,8 +151,8 @@ func openRowFiles(src, state fsx.File, t Table) (r *rowFiles, err error) {
 	if r.rows, err = openArrow(src, rowsSchema(t)); err != nil || state == nil {
 		return r, err
 	}
-	if r.state, err = openArrow(state, stateSchema(t)); err == nil && len(r.state.blocks) != len(r.rows.blocks) {
-		err = fmt.Errorf("%d record batches, of %d of rows: %w", len(r.state.blocks), len(r.rows.blocks), ErrCorrupt)
+	if r.state, err = openArrow(state, stateSchema(t)); err == nil && r.state.NumBatches() != r.rows.NumBatches() {
+		err = fmt.Errorf("%d record batches, of %d of rows: %w", r.state.NumBatches(), r.rows.NumBatches(), ErrCorrupt)
 	}
 	if err != nil {
 		return r, fmt.Errorf("state: %w", err)
@@ -287,19 +165,19 @@ func (r *rowFiles) at(batch int, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("record batch %d at offset %d: %w", batch, r.rows.blocks[batch].at, err)
+	return fmt.Errorf("record batch %d at offset %d: %w", batch, r.rows.Offset(batch), err)
 }
 
 // next reads the next record batch, whose first row is number first of the file. The rows are valid until the next call. io.EOF ends the file.
 func (r *rowFiles) next() (rows *table.Rows, first int64, err error) {
-	if r.batch == len(r.rows.blocks) {
+	if r.batch == r.rows.NumBatches() {
 		return nil, r.row, io.EOF
 	}
 	if err := r.at(r.batch, guard(func() (err error) {
-		if r.part, err = r.rows.rows(r.batch, r.table, &r.buf, r.part); err != nil || r.state == nil {
+		if r.part, err = decodeRows(r.rows, r.batch, r.table, &r.buf, r.part); err != nil || r.state == nil {
 			return err
 		}
-		if r.part, err = r.state.states(r.batch, r.table, &r.buf, r.part); err != nil {
+		if r.part, err = decodeStates(r.state, r.batch, r.table, &r.buf, r.part); err != nil {
 			err = fmt.Errorf("state: %w", err)
 		}
 		return err
@@ -322,10 +200,10 @@ func (r *rowFiles) swap(spare table.Rows) (rows table.Rows) {
 func (r *rowFiles) seek(row int64) error {
 	r.batch, r.row = 0, 0
 	k := len(r.table.Segments)
-	for r.batch < len(r.rows.blocks) {
+	for r.batch < r.rows.NumBatches() {
 		n := 0
 		if err := r.at(r.batch, guard(func() error {
-			b, err := r.rows.batch(r.batch, 3+2*k, 2*3+3*k)
+			b, err := batchOf(r.rows, r.batch, 3+2*k, 2*3+3*k)
 			if err == nil {
 				n = b.rows
 			}
@@ -342,10 +220,10 @@ func (r *rowFiles) seek(row int64) error {
 	return nil
 }
 
-// rows reads record batch i of rows, without state. part is scratch memory.
-func (f *arrowFile) rows(i int, t Table, rows *table.Rows, part []float32) (_ []float32, err error) {
+// decodeRows reads record batch i of rows, without state. part is scratch memory.
+func decodeRows(f *arrowfile.File, i int, t Table, rows *table.Rows, part []float32) (_ []float32, err error) {
 	k := len(t.Segments)
-	b, err := f.batch(i, 3+2*k, 2*3+3*k)
+	b, err := batchOf(f, i, 3+2*k, 2*3+3*k)
 	if err != nil {
 		return part, err
 	}
@@ -363,8 +241,8 @@ func (f *arrowFile) rows(i int, t Table, rows *table.Rows, part []float32) (_ []
 		return part, err
 	}
 	// Memory for all columns is made when the bytes of one are there; the others are checked below.
-	if int64(n)*int64(4*dim) > b.body.body {
-		return part, fmt.Errorf("%d rows of %d bytes in %d: %w", n, 4*dim, b.body.body, ErrCorrupt)
+	if int64(n)*int64(4*dim) > b.Bytes {
+		return part, fmt.Errorf("%d rows of %d bytes in %d: %w", n, 4*dim, b.Bytes, ErrCorrupt)
 	}
 	rows.Weights, rows.State = sized(rows.Weights, n*dim), rows.State[:0]
 	at := 0
@@ -377,15 +255,15 @@ func (f *arrowFile) rows(i int, t Table, rows *table.Rows, part []float32) (_ []
 	return part, nil
 }
 
-// states reads record batch i of state beside the rows that were read.
-func (f *arrowFile) states(i int, t Table, rows *table.Rows, part []float32) (_ []float32, err error) {
+// decodeStates reads record batch i of state beside the rows that were read.
+func decodeStates(f *arrowfile.File, i int, t Table, rows *table.Rows, part []float32) (_ []float32, err error) {
 	k := 0
 	for _, s := range t.Segments {
 		if s.StateDim > 0 {
 			k++
 		}
 	}
-	b, err := f.batch(i, 2*k, 3*k)
+	b, err := batchOf(f, i, 2*k, 3*k)
 	if err != nil {
 		return part, err
 	}
@@ -393,8 +271,8 @@ func (f *arrowFile) states(i int, t Table, rows *table.Rows, part []float32) (_ 
 	if b.rows != n {
 		return part, fmt.Errorf("%d rows of %d: %w", b.rows, n, ErrCorrupt)
 	}
-	if int64(n)*int64(4*stateDim) > b.body.body {
-		return part, fmt.Errorf("%d rows of %d bytes in %d: %w", n, 4*stateDim, b.body.body, ErrCorrupt)
+	if int64(n)*int64(4*stateDim) > b.Bytes {
+		return part, fmt.Errorf("%d rows of %d bytes in %d: %w", n, 4*stateDim, b.Bytes, ErrCorrupt)
 	}
 	rows.State = sized(rows.State, n*stateDim)
 	at := 0
@@ -434,10 +312,10 @@ func readTensors(src fsx.File) (out []Tensor, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range f.blocks {
+	for i := range f.NumBatches() {
 		err := guard(func() error {
 			// name: validity, offsets, text; a list: validity, offsets, and validity and values of its elements
-			b, err := f.batch(i, 1+2*2, 3+2*4)
+			b, err := batchOf(f, i, 1+2*2, 3+2*4)
 			if err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/monolith-go/monolith/internal/arrowfile"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/ps/table"
 )
@@ -273,7 +274,7 @@ func (l *level) load() error {
 
 // removedFile is a file of fids whose rows are gone, read batch by batch.
 type removedFile struct {
-	f     *arrowFile
+	f     *arrowfile.File
 	batch int // the next
 	keys  []int64
 }
@@ -286,11 +287,11 @@ func openRemoved(src fsx.File) (*removedFile, error) {
 
 // next reads the next fids, which are valid until the next call; none at the end.
 func (r *removedFile) next() ([]int64, error) {
-	if r.batch == len(r.f.blocks) {
+	if r.batch == r.f.NumBatches() {
 		return nil, nil
 	}
 	err := guard(func() error {
-		b, err := r.f.batch(r.batch, 1, 2)
+		b, err := batchOf(r.f, r.batch, 1, 2)
 		if err != nil {
 			return err
 		}
