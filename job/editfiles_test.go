@@ -25,7 +25,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// TestRowsComeBackFromFiles trains a job, takes its rows away and gives them back from what was written of them: an export to Parquet, and lines of JSON. Weights and
+// TestRowsComeBackFromFiles trains a job, takes its rows away and gives them back from what was written of them: exports to Parquet and to Arrow, and lines of JSON. Weights and
 // states of the optimizers are what they were, to the bit. Files with a fault are refused by row and change nothing.
 func TestRowsComeBackFromFiles(t *testing.T) {
 	t.Parallel()
@@ -55,9 +55,13 @@ func TestRowsComeBackFromFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exported, err := job.ExportModel(ctx, job.ExportModelOptions{Snapshot: r.Snapshot, Format: "parquet", Dir: filepath.Join(dir, "rows"), State: true})
-	if err != nil {
-		t.Fatal(err)
+	exported := map[string]string{}
+	for _, format := range []string{"parquet", "arrow"} {
+		e, err := job.ExportModel(ctx, job.ExportModelOptions{Snapshot: r.Snapshot, Format: format, Dir: filepath.Join(dir, format), State: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		exported[format] = e.Dir
 	}
 	rows := map[int64]job.Entry{}
 	table := ""
@@ -98,8 +102,8 @@ func TestRowsComeBackFromFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	files := []string{filepath.Join(exported.Dir, table, "*.parquet")}
-	for name, o := range map[string]job.EditOptions{"parquet": {Parquet: files}, "json": {From: &written}} {
+	files := []string{filepath.Join(exported["parquet"], table, "*.parquet")}
+	for name, o := range map[string]job.EditOptions{"parquet": {Parquet: files}, "arrow": {Arrow: []string{filepath.Join(exported["arrow"], table, "*.arrow")}}, "json": {From: &written}} {
 		if _, err := job.Edit(ctx, cfg, job.EditOptions{Op: param.Reinitialize, Table: table, IDs: ids}); err != nil {
 			t.Fatal(err)
 		}
@@ -205,6 +209,18 @@ func TestRowsComeBackFromFiles(t *testing.T) {
 	}
 	refused("no column", job.EditOptions{Parquet: []string{path}}, `"weights_bias" is not there`, `did you mean "weight_vec"`)
 	refused("no values", job.EditOptions{IDs: ids}, "without values")
+	arrows, err := filepath.Glob(filepath.Join(exported["arrow"], table, "*.arrow"))
+	if err != nil || len(arrows) == 0 {
+		t.Fatalf("%q, %v", arrows, err)
+	}
+	whole, err := os.ReadFile(arrows[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused("half of an Arrow file", job.EditOptions{Arrow: write("g.arrow", string(whole[:len(whole)/2]))}, "g.arrow", "not a sound file")
+	refused("Arrow of another table", job.EditOptions{Arrow: write("h.arrow", strings.ReplaceAll(string(whole), "weights_vec", "weights_vex"))}, "h.arrow", `"weights_vec" is not there, did you mean "weights_vex"?`)
+	refused("an id in two Arrow files", job.EditOptions{Arrow: slices.Concat(arrows[:1], write("i.arrow", string(whole)))}, "is there twice, as row")
+	refused("no Arrow file", job.EditOptions{Arrow: []string{filepath.Join(dir, "none.arrow")}}, "none.arrow")
 	for name, line := range map[string][2]string{
 		"no state":        {`{"id": 1, "weights": [0, 0, 0, 0, 0]}`, `no state of segment "bias", whose rule, ftrl, keeps 2`},
 		"another segment": {`{"id": 1, "weights": [0, 0, 0, 0, 0], "segments": [{"name": "big", "state": [1]}]}`, `no segment "big"`},

@@ -12,6 +12,9 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 
+	"github.com/monolith-go/monolith/internal/arrowfile"
+	"github.com/monolith-go/monolith/internal/filesplit"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/components"
 	"github.com/monolith-go/monolith/job/internal/fault"
@@ -37,6 +40,8 @@ func readEdits(ctx context.Context, t param.Table, o EditOptions) (*editRows, er
 	switch {
 	case len(o.Parquet) > 0:
 		err = e.readColumns(ctx, components.Or(o.Components), o.Parquet)
+	case len(o.Arrow) > 0:
+		err = e.readArrow(ctx, o.Arrow)
 	case o.From != nil:
 		err = e.readJSON(o.From)
 	case t.Width(o.Op) > 0:
@@ -156,14 +161,19 @@ func (e *editRows) columns() (out []editColumn) {
 	return out
 }
 
-// readColumns reads the rows of files of columns, in the order of their names.
-func (e *editRows) readColumns(ctx context.Context, set component.Set, files []string) error {
-	columns := e.columns()
+// schema is that of files of columns.
+func (e *editRows) schema(columns []editColumn) *arrow.Schema {
 	fields := []arrow.Field{{Name: snapshotsource.ColFID, Type: arrow.PrimitiveTypes.Int64}}
 	for _, c := range columns {
 		fields = append(fields, arrow.Field{Name: c.name, Type: arrow.ListOf(arrow.PrimitiveTypes.Float32)})
 	}
-	src, err := sourceOf(set, files, arrow.NewSchema(fields, nil))
+	return arrow.NewSchema(fields, nil)
+}
+
+// readColumns reads the rows of files of columns, in the order of their names.
+func (e *editRows) readColumns(ctx context.Context, set component.Set, files []string) error {
+	columns := e.columns()
+	src, err := sourceOf(set, files, e.schema(columns))
 	if err != nil {
 		return fmt.Errorf("job: rows to edit: %w", err)
 	}
@@ -207,7 +217,7 @@ func (e *editRows) readSplit(ctx context.Context, src pipeline.Source[*pipeline.
 		case err != nil:
 			return fmt.Errorf("job: rows to edit: %w", err)
 		}
-		err = e.addBatch(b.Record(), split.Name, int64(from), columns)
+		err = e.addBatch(b.Record(), "row group "+split.Name, int64(from), columns)
 		b.Release()
 		if err != nil {
 			return err
@@ -215,11 +225,66 @@ func (e *editRows) readSplit(ctx context.Context, src pipeline.Source[*pipeline.
 	}
 }
 
-// addBatch takes the rows of a record batch, the first of which has so many before it in the row group.
-func (e *editRows) addBatch(rec arrow.RecordBatch, group string, before int64, columns []editColumn) error {
+// readArrow reads the rows of Arrow files, in the order of their names.
+func (e *editRows) readArrow(ctx context.Context, patterns []string) error {
+	files, err := filesplit.Expand(ctx, fsx.Local{}, patterns)
+	if err != nil {
+		return fault.Config("job: rows to edit: %w", err)
+	}
+	for _, file := range files {
+		err := e.readArrowFile(ctx, file)
+		if errors.Is(err, arrowfile.ErrColumns) || errors.Is(err, arrowfile.ErrDamaged) {
+			return fault.Config("job: rows to edit: %s: %w", file.Path, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *editRows) readArrowFile(ctx context.Context, file filesplit.File) (err error) {
+	unreadable := func(err error) error {
+		if err == nil || errors.Is(err, arrowfile.ErrColumns) || errors.Is(err, arrowfile.ErrDamaged) {
+			return err
+		}
+		return fmt.Errorf("job: rows to edit: %s: %w: %w", file.Path, pipeline.ErrUnavailable, err)
+	}
+	f, err := fsx.Local{}.Open(ctx, file.Path)
+	if err != nil {
+		return unreadable(err)
+	}
+	defer func() { err = errors.Join(err, unreadable(f.Close())) }()
+	columns := e.columns()
+	rows, err := arrowfile.OpenColumns(f, f.Info().Size, e.schema(columns))
+	if err != nil {
+		return unreadable(err)
+	}
+	defer rows.Close()
+	for before := int64(0); ctx.Err() == nil; {
+		rec, err := rows.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return unreadable(err)
+		}
+		n := rec.NumRows()
+		err = e.addBatch(rec, file.Name, before, columns)
+		rec.Release()
+		if err != nil {
+			return err
+		}
+		before += n
+	}
+	return context.Cause(ctx)
+}
+
+// addBatch takes the rows of a record batch, the first of which has so many before it in what is named.
+func (e *editRows) addBatch(rec arrow.RecordBatch, of string, before int64, columns []editColumn) error {
 	fids := rec.Column(0).(*array.Int64)
 	for i := range int(rec.NumRows()) {
-		where := fmt.Sprintf("row group %s, row %d", group, before+int64(i)+1)
+		where := fmt.Sprintf("%s, row %d", of, before+int64(i)+1)
 		if fids.IsNull(i) {
 			return fault.Config("job: %s: %s is null", where, snapshotsource.ColFID)
 		}

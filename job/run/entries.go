@@ -83,7 +83,7 @@ func tableOf(l *param.Layout, name string) (int, error) {
 type EditOptions struct {
 	Op    param.Op
 	Table string
-	// IDs are those of a reinitialize, where neither From nor Parquet names them.
+	// IDs are those of a reinitialize, where neither From nor files name them.
 	IDs []int64
 	// From has a JSON object a line, as ps changes writes rows: with the id, for the other operations the weights of all segments, and for
 	// [param.AssignState] the segments with their states.
@@ -91,6 +91,8 @@ type EditOptions struct {
 	// Parquet are files, or patterns of them, in place of From, with the columns that an export of rows has: fid, weights_SEGMENT and state_SEGMENT, as the operation
 	// takes them. Their order, which is that of names, is that of the request.
 	Parquet []string
+	// Arrow are the same in Arrow IPC files (Feather, version 2).
+	Arrow []string
 	// Components has the source of such files; the zero value: those of monolith.
 	Components component.Set
 	// Request names the request: one that was cut off is continued under its name. Empty: it gets one.

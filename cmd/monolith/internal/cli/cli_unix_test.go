@@ -402,8 +402,8 @@ func fakes() cli.Ops {
 					}
 					n = int64(bytes.Count(b, []byte("\n")))
 				}
-				if len(o.Parquet) > 0 {
-					n, o.Request = 2, strings.Join(o.Parquet, " ")
+				if files := slices.Concat(o.Parquet, o.Arrow); len(files) > 0 {
+					n, o.Request = 2, strings.Join(files, " ")
 				}
 				if o.Request == "" {
 					o.Request = "fresh"

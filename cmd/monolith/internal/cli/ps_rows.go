@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -186,9 +187,13 @@ func (a *App) edit(ctx context.Context, out *outcome, f *editFlags, op param.Op,
 	case f.from == "-":
 		o.From = a.Stdin
 	case isDir(f.from):
-		o.Parquet = []string{filepath.Join(f.from, "*.parquet")}
+		if o.Parquet, o.Arrow, err = columnsIn(f.from); err != nil {
+			return err
+		}
 	case filepath.Ext(f.from) == ".parquet":
 		o.Parquet = []string{f.from}
+	case slices.Contains(arrowFiles, filepath.Ext(f.from)):
+		o.Arrow = []string{f.from}
 	case f.from != "":
 		file, err := os.Open(f.from)
 		if err != nil {
@@ -207,6 +212,27 @@ func (a *App) edit(ctx context.Context, out *outcome, f *editFlags, op param.Op,
 		out.text = func(w io.Writer) error { return writeEdited(w, edited) }
 	}
 	return err
+}
+
+// arrowFiles are the extensions of Arrow IPC files.
+var arrowFiles = []string{".arrow", ".feather"}
+
+// columnsIn are patterns of the files of columns in a folder, of one format.
+func columnsIn(dir string) (parquet, arrow []string, err error) {
+	for _, extension := range arrowFiles {
+		pattern := filepath.Join(dir, "*"+extension)
+		if found, err := filepath.Glob(pattern); err == nil && len(found) > 0 {
+			arrow = append(arrow, pattern)
+		}
+	}
+	pattern := filepath.Join(dir, "*.parquet")
+	if len(arrow) == 0 {
+		return []string{pattern}, nil, nil
+	}
+	if found, err := filepath.Glob(pattern); err == nil && len(found) > 0 {
+		return nil, nil, &usageError{message: fmt.Sprintf("--from: %s has files of Parquet and of Arrow; name one of them", dir)}
+	}
+	return nil, arrow, nil
 }
 
 func writeEdited(w io.Writer, e *job.Edited) error {
@@ -245,8 +271,8 @@ asks for. The state of optimizers stays as it is, or with --state is set too.
 
 FILE is one of
 
-  *.parquet, or a folder of such   the columns that monolith export --format parquet writes: fid, weights_SEGMENT for each segment of the table, and with
-                                   --state state_SEGMENT for each whose optimizer keeps any. Other columns are not read.
+  *.parquet, *.arrow, *.feather,   the columns that monolith export --format parquet or arrow writes: fid, weights_SEGMENT for each segment of the table, and
+  or a folder of one of them       with --state state_SEGMENT for each whose optimizer keeps any. Other columns are not read.
   anything else, - for stdin       a JSON object a line, {"id": 17, "weights": [0.1, -0.2]}, with the weights of all segments one after the other, and with
                                    --state "segments": [{"name": "vec", "optimizer": "adagrad", "state": [0.4, 0.1]}], as monolith ps changes --weights writes them
 
@@ -273,7 +299,7 @@ there twice is named, and nothing is changed. It takes 4 bytes of memory for eac
 			return a.edit(cmd.Context(), out, &f, op, args)
 		},
 	}
-	f.add(cmd, "`file` of ids and weights: Parquet, a folder of such, or a JSON object a line; - is standard input")
+	f.add(cmd, "`file` of ids and weights: Parquet, Arrow, a folder of such, or a JSON object a line; - is standard input")
 	cmd.Flags().BoolVar(&state, "state", false, "set the state of the optimizers too")
 	cmd.Flags().BoolVar(&add, "add", false, "add to the weights in place of setting them")
 	return cmd
@@ -295,7 +321,7 @@ func (a *App) psReinitializeCommand(out *outcome) *cobra.Command {
 			return a.edit(cmd.Context(), out, &f, param.Reinitialize, args)
 		},
 	}
-	f.add(cmd, "`file` of ids: Parquet with a column fid, a folder of such, or a JSON object a line; - is standard input")
+	f.add(cmd, "`file` of ids: Parquet or Arrow with a column fid, a folder of such, or a JSON object a line; - is standard input")
 	return cmd
 }
 
