@@ -233,12 +233,12 @@ func TestFaults(t *testing.T) {
 		{"unknown key", edit("batch: 512", "btach: 512"), nil, []string{`job.yaml:14:9: train.btach: unknown key; did you mean "batch"?`}},
 		{"misspelt section", edit("source: {kafka", "sorce: {kafka"), nil, []string{`job.yaml:5:1: sorce: unknown key; did you mean "source"?`}},
 		{"unknown key far from any", edit("keep: 3", "zzzzzzzz: 3"), nil, []string{"job.yaml:17:23: snapshot.zzzzzzzz: unknown key; known here: every, keep, keep_for, exempt, incremental, tolerate, upload, upload_keep, upload_wait"}},
-		{"unknown model", edit("model: {deepfm: {dim: 16, hidden: [400, 400, 400]}}", "model: depfm"), nil, []string{`job.yaml:13:8: model: "depfm" is none of lr, fm, fwfm, ffm, wide_deep, deepfm, nfm, afm, dcn, dcnv2, xdeepfm, autoint, fibinet, dlrm, masknet, finalmlp, dssm, wukong, shared_bottom, mmoe, ple, esmm, snr, dbmtl, pepnet, rankmixer, din, dien, graph; did you mean "deepfm"?`}},
+		{"unknown model", edit("model: {deepfm: {dim: 16, hidden: [400, 400, 400]}}", "model: depfm"), nil, []string{`job.yaml:13:8: model: "depfm" is none of lr, fm, fwfm, ffm, wide_deep, deepfm, nfm, afm, dcn, dcnv2, xdeepfm, autoint, fibinet, dlrm, masknet, finalmlp, dssm, wukong, shared_bottom, mmoe, ple, esmm, snr, dbmtl, pepnet, rankmixer, din, dien, hstu, graph; did you mean "deepfm"?`}},
 		{"unknown model far from any", edit("model: {deepfm: {dim: 16, hidden: [400, 400, 400]}}", "model: {transformer: {}}"), nil, []string{
-			`job.yaml:13:9: model: "transformer" is none of lr, fm, fwfm, ffm, wide_deep, deepfm, nfm, afm, dcn, dcnv2, xdeepfm, autoint, fibinet, dlrm, masknet, finalmlp, dssm, wukong, shared_bottom, mmoe, ple, esmm, snr, dbmtl, pepnet, rankmixer, din, dien, graph`,
+			`job.yaml:13:9: model: "transformer" is none of lr, fm, fwfm, ffm, wide_deep, deepfm, nfm, afm, dcn, dcnv2, xdeepfm, autoint, fibinet, dlrm, masknet, finalmlp, dssm, wukong, shared_bottom, mmoe, ple, esmm, snr, dbmtl, pepnet, rankmixer, din, dien, hstu, graph`,
 		}},
 		{"a key of another section", edit("seed: 7", "batch: 7"), nil, []string{`job.yaml:4:1: batch: unknown key; did you mean "train.batch"?`}},
-		{"a key of several sections", edit("seed: 7", "hidden: 7"), nil, []string{"job.yaml:4:1: hidden: unknown key here; there is model.wide_deep.hidden, model.deepfm.hidden, model.nfm.hidden and 19 others"}},
+		{"a key of several sections", edit("seed: 7", "hidden: 7"), nil, []string{"job.yaml:4:1: hidden: unknown key here; there is model.wide_deep.hidden, model.deepfm.hidden, model.nfm.hidden and 20 others"}},
 		{"condition without quotes", edit(`positive: ">= 4"`, "positive: >= 4"), nil, []string{
 			`job.yaml:12:35: not YAML: found character that cannot start any token; write a condition in quotes: ">= 4"`,
 		}},

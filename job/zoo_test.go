@@ -2,6 +2,7 @@ package job_test
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/monolith-go/monolith/job"
@@ -19,14 +20,23 @@ func zooModels() (names []string) {
 	return names
 }
 
-// TestEveryModelResumes trains each model by its defaults, in one go and in parts that end in the midst, the last on another number of shards: one digest.
+// TestEveryModelResumes trains each model by its defaults, and those that go through histories in their own ways with one, in one go and in parts that end in the midst, the last on another number of
+// shards: one digest.
 func TestEveryModelResumes(t *testing.T) {
 	t.Parallel()
+	features := map[string][]string{}
 	for _, name := range zooModels() {
-		t.Run(name, func(t *testing.T) {
+		features[name] = nil
+	}
+	for _, name := range []string{"din", "dien", "hstu"} {
+		features[name+" with a history"] = []string{"parse.features=[{name: user, slot: 1}, {name: item, slot: 2}, {name: history, slot: 2, attends: item}]"}
+	}
+	for test, of := range features {
+		t.Run(test, func(t *testing.T) {
 			t.Parallel()
+			name, _, _ := strings.Cut(test, " ")
 			run := func(dir string, set ...string) string {
-				c, err := decodeGraphJob(dir, "model: "+name, set...)
+				c, err := decodeGraphJob(dir, "model: "+name, append(of, set...)...)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -74,7 +84,7 @@ func TestListModels(t *testing.T) {
 	if m := got["lr"]; m.Parameters != 1 || m.RowDim != 1 {
 		t.Errorf("lr: %+v", m)
 	}
-	for _, name := range []string{"shared_bottom", "mmoe", "ple", "esmm", "snr", "dbmtl", "pepnet", "rankmixer", "din", "dien"} {
+	for _, name := range []string{"shared_bottom", "mmoe", "ple", "esmm", "snr", "dbmtl", "pepnet", "rankmixer", "din", "dien", "hstu"} {
 		if !got[name].Heads {
 			t.Errorf("%s takes one head only", name)
 		}

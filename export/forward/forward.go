@@ -126,7 +126,8 @@ func refused() map[string]string {
 	const reason = "its value depends on the other rows of a batch, and a server puts requests together as they come"
 	return map[string]string{
 		"similarity": reason, "diagonal": reason, "batch_mean": reason, "broadcast": reason,
-		"gru": "it goes through a list entry by entry, for which formats have loops alone; export as native",
+		"pointwise_attention": "it takes all pairs of entries of lists that have any length, for which formats have padding alone; export as native",
+		"gru":                 "it goes through a list entry by entry, for which formats have loops alone; export as native",
 	}
 }
 

@@ -203,6 +203,7 @@ func TestRefused(t *testing.T) {
 	pairs := b.Softmax(b.Similarity(x, y))
 	odd := b.Table(param.Table{Name: "odd", Segments: []param.Segment{{Name: "vec", Dim: 3, Optimizer: optim.SGD{LR: 1}, Init: param.Init{Kind: 99}}}})
 	states := b.GRU(b.Lookup(b.SparseFeature(model.Feature{Name: "history"}, odd), "vec"), b.Tensor(param.Tensor{Name: "u", Shape: []int{1, 3}, Optimizer: optim.SGD{LR: 1}}))
+	states = b.PointwiseAttention(states, states, states, b.Tensor(param.Tensor{Name: "b", Shape: []int{2}, Optimizer: optim.SGD{LR: 1}}), 1)
 	own := loss.Own(loss.Loss{Name: "mine", Labels: loss.AnyNumber()}, func(z, y float64) (float64, float64) { return z - y, 1 })
 	g, err := b.Build(1,
 		graph.Output{Head: model.Head{Name: "near", Loss: loss.Squared}, Node: b.Diagonal(pairs)},

@@ -127,6 +127,9 @@ func (l *lowering) layerNorm(n *node) Value {
 	d := l.Op(Sub, x, l.Op(Div, l.Sum(x, 2), dim))
 	deviation := l.Op(Sqrt, l.Op(Add, l.Op(Div, l.Sum(l.Op(Mul, d, d), 2), dim), l.scalar(n.Epsilon)))
 	y := l.flat(l.Op(Div, d, deviation), n)
+	if n.Prefix == "" {
+		return y
+	}
 	return l.Op(Add, l.Op(Mul, y, l.tensor(n.Prefix+".gamma")), l.tensor(n.Prefix+".beta"))
 }
 

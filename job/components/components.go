@@ -64,6 +64,7 @@ func All() component.Set {
 			{Name: "rankmixer", Doc: "blocks in which tokens made of the features exchange their parts, each with a perceptron of its own (Zhu et al., 2025).", New: func() component.ModelConfig { return &RankMixer{} }},
 			{Name: "din", Doc: "a multi-layer perceptron over features and histories that are weighed by what is looked at now (Zhou et al., 2018).", New: func() component.ModelConfig { return &DIN{} }},
 			{Name: "dien", Doc: "din, where a history is what an interest evolves to by recurrent units (Zhou et al., 2019).", New: func() component.ModelConfig { return &DIEN{} }},
+			{Name: "hstu", Doc: "a multi-layer perceptron over features and histories that go through sequential transduction units (Zhai et al., 2024).", New: func() component.ModelConfig { return &HSTU{} }},
 			{Name: "graph", Doc: "a model that was written down, from a file, or one that is composed of named blocks.", New: func() component.ModelConfig { return &Graph{} }},
 		},
 		Optimizers: []component.Optimizer{

@@ -81,10 +81,10 @@ type Feature struct {
 	// column, and the entries of a feature that is pooled by max cannot interact (fm, deepfm).
 	Combiner string `yaml:"combiner" default:"sum" enum:"sum|mean|sqrtn|max"`
 	// Attends makes a sequence of a sparse feature: each of its values is weighed by what it has to do with the sparse feature
-	// named here, as those of a history by the candidate item. For shared_bottom, mmoe, ple, esmm, snr, dbmtl, pepnet, rankmixer, din and dien.
+	// named here, as those of a history by the candidate item. For shared_bottom, mmoe, ple, esmm, snr, dbmtl, pepnet, rankmixer, din, dien and hstu.
 	Attends string `yaml:"attends" default:""`
 	// AttentionHeads makes that attention one of so many heads, each of which compares projections of the values with one of what they attend to, and gives shares
-	// that add up to 1 (Vaswani et al., 2017). 0: a small network weighs each value by itself (Zhou et al., 2018). Not for dien.
+	// that add up to 1 (Vaswani et al., 2017). 0: a small network weighs each value by itself (Zhou et al., 2018). Not for dien and hstu.
 	AttentionHeads int `yaml:"attention_heads" default:"0" min:"0" max:"64"`
 	// Table is the embedding table of a sparse feature; features of one table and slot share embeddings. A table's
 	// own settings are under tables. Empty: the one table of all features that name none.

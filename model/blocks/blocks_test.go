@@ -134,6 +134,7 @@ func TestKindsFollowReference(t *testing.T) {
 		"pool":             {block("a", &blocks.Pool{}, "seen"), block("b", &blocks.Pool{By: "mean"}, "seen"), block("c", &blocks.Pool{By: "sqrtn"}, "seen"), block("k", &blocks.Sum{}, "a", "b", "c")},
 		"attention":        {block("q", &blocks.Dense{Units: 4}, "x"), block("a", &blocks.Attention{Hidden: 3}, "q", "seen"), block("b", &blocks.Attention{Hidden: 3, Activation: "prelu"}, "price", "seen"), block("k", &blocks.Concat{}, "a", "b")},
 		"target_attention": {block("k", &blocks.TargetAttention{Heads: 2, Width: 3}, "tags", "seen")},
+		"hstu":             {block("a", &blocks.HSTU{Layers: 2, Heads: 2, Width: 6, Positions: 2}, "price", "seen"), block("b", &blocks.HSTU{Layers: 1, Heads: 1, Width: 2, Positions: 9}, "a", "seen"), block("k", &blocks.Concat{}, "a", "b")},
 		"dien":             {block("k", &blocks.DIEN{Width: 2}, "price", "seen")},
 
 		"mmoe":      {block("m", &blocks.MMoE{Tasks: tasks, Experts: 2, Layers: layers}, "x"), block("k", &blocks.Concat{}, "m.a", "m.b")},

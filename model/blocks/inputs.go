@@ -155,8 +155,7 @@ func (*Attention) Wants() []Input { return sequenced() }
 // Build implements [Kind].
 func (k *Attention) Build(s *Site) []Value {
 	query, entries := s.Inputs[0], s.Inputs[1]
-	if query.Dim() != entries.Dim() {
-		s.Fault("the query has %s and the entries have %s; give their tables one dim, or put a dense block between", query, entries)
+	if !s.oneWidth() {
 		return nil
 	}
 	cfg := layer.AttentionConfig{Hidden: k.Hidden, Activation: s.activation(cmp.Or(k.Activation, "sigmoid")), Rule: s.Rule}
@@ -178,6 +177,39 @@ func (*TargetAttention) Wants() []Input { return sequenced() }
 func (k *TargetAttention) Build(s *Site) []Value {
 	entries, cfg := s.Inputs[1], layer.TargetAttentionConfig{Heads: k.Heads, Width: k.Width, Rule: s.Rule}
 	return row(layer.TargetAttention(s.Builder, s.Name, s.Inputs[0].Node, entries.Node, s.feature(entries.Shape().Feature), cfg))
+}
+
+// HSTU is [layer.HSTU]: query [rows, n], what is looked at now, and entries [entries, n], the oldest first -> [rows, n]. Models that have it are exported as native alone.
+type HSTU struct {
+	// Layers is the number of layers.
+	Layers int `yaml:"layers" default:"3" min:"1" max:"32"`
+	// Heads is how many heads each layer has.
+	Heads int `yaml:"heads" default:"2" min:"1" max:"1024"`
+	// Width is how many numbers of queries, keys and values the heads of a layer have together, a multiple of heads.
+	Width int `yaml:"width" default:"32" min:"1" max:"65536"`
+	// Positions is how many distances between two entries have a weight of their own.
+	Positions int `yaml:"positions" default:"64" min:"1" max:"65536"`
+}
+
+// Wants implements [Kind].
+func (*HSTU) Wants() []Input { return sequenced() }
+
+// Build implements [Kind].
+func (k *HSTU) Build(s *Site) []Value {
+	if !s.oneWidth() || !s.divides(k.Width, k.Heads) {
+		return nil
+	}
+	cfg := layer.HSTUConfig{Layers: k.Layers, Heads: k.Heads, Width: k.Width, Positions: k.Positions, Rule: s.Rule}
+	return row(layer.HSTU(s.Builder, s.Name, s.Inputs[0].Node, s.Inputs[1].Node, cfg))
+}
+
+// oneWidth reports whether a query is as wide as the entries.
+func (s *Site) oneWidth() bool {
+	query, entries := s.Inputs[0], s.Inputs[1]
+	if query.Dim() != entries.Dim() {
+		s.Fault("the query has %s and the entries have %s; give their tables one dim, or put a dense block between", query, entries)
+	}
+	return query.Dim() == entries.Dim()
 }
 
 // sequenced are the inputs of kinds that look through a sequence for something else in the row.

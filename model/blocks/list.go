@@ -55,6 +55,7 @@ func Kinds() []Listed {
 		{"pool", "the entries of a sequence made one vector.", func() Kind { return &Pool{} }},
 		{"attention", "the entries of a sequence, added up with weights by what they have to do with a query (Zhou et al., 2018, DIN).", func() Kind { return &Attention{} }},
 		{"target_attention", "the entries of a sequence, added up by several heads that compare them with a query (Vaswani et al., 2017).", func() Kind { return &TargetAttention{} }},
+		{"hstu", "what the last of some layers makes of a query behind a sequence, in which each entry sees those before it (Zhai et al., 2024).", func() Kind { return &HSTU{} }},
 		{"dien", "what the interest evolves to that a sequence shows (Zhou et al., 2019).", func() Kind { return &DIEN{} }},
 
 		{"mmoe", "perceptrons that all tasks share, mixed by a gate of each (Ma et al., 2018).", func() Kind { return &MMoE{} }},

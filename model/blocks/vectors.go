@@ -131,12 +131,20 @@ func (*SelfAttention) Wants() []Input { return allVectors() }
 
 // Build implements [Kind].
 func (k *SelfAttention) Build(s *Site) []Value {
-	if k.Width%max(k.Heads, 1) != 0 {
-		s.Fault("width %d does not divide among heads %d", k.Width, k.Heads)
+	if !s.divides(k.Width, k.Heads) {
 		return nil
 	}
 	cfg := layer.SelfAttentionConfig{Layers: k.Layers, Heads: k.Heads, Width: k.Width, Rule: s.Rule}
 	return vectors(layer.SelfAttention(s.Builder, s.Name, s.Join().Node, s.Dim, cfg), k.Width)
+}
+
+// divides reports whether a width divides among heads.
+func (s *Site) divides(width, heads int) bool {
+	fits := heads > 0 && width%heads == 0
+	if !fits {
+		s.Fault("width %d does not divide among heads %d", width, heads)
+	}
+	return fits
 }
 
 // Fold is [graph.Builder.Fold]: [rows, vectors·dim] -> [rows, dim].

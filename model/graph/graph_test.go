@@ -280,6 +280,19 @@ var operators = map[string]func(b *bed) graph.Node{
 		given := b.Expand(b.dense, b.c)
 		return b.weigh(b.Concat(b.Last(b.AUGRU(x, a, b.tensor("u", 1, 3))), b.Last(b.AUGRU(b.linear(given, "w", 6), b.RowSum(given), b.tensor("v", 2, 6)))))
 	},
+	"pointwise attention": func(b *bed) graph.Node {
+		x, y, bias := b.Lookup(b.a, "vec"), b.linear(b.Lookup(b.a, "vec"), "w", 4), b.tensor("bias", 2)
+		own := b.PointwiseAttention(x, x, x, b.tensor("far", 9), 3)
+		return b.weigh(b.Concat(b.Last(own), b.pooled(b.PointwiseAttention(y, b.Sigmoid(y), x, bias, 1), graph.Sum), b.pooled(b.PointwiseAttention(y, y, b.linear(x, "v", 2), bias, 2), graph.Mean)))
+	},
+	"pointwise target": func(b *bed) graph.Node {
+		x, q, bias := b.Lookup(b.a, "vec"), b.linear(b.vec(), "q", 4), b.tensor("bias", 3)
+		k, v := b.linear(x, "k", 4), b.linear(x, "v", 2)
+		given := b.linear(b.dense, "g", 2)
+		// Of what is given nobody wants a gradient.
+		nobody := b.PointwiseTarget(b.Columns(b.dense, 0, 2), b.Columns(b.dense, 1, 3), given, b.Lookup(b.c, "vec"), b.Expand(b.Columns(b.dense, 2, 4), b.c), b.tensor("near", 1), 1)
+		return b.weigh(b.Concat(b.PointwiseTarget(q, b.Sigmoid(q), given, k, v, bias, 2), b.PointwiseTarget(q, q, q, k, k, bias, 1), nobody))
+	},
 	"field dots": func(b *bed) graph.Node {
 		x := b.vec()
 		return b.weigh(b.Concat(b.FieldDots(x, 3), b.FieldDots(x, 1), b.FieldDots(b.dense, 2), b.FieldDots(b.linear(x, "w", 24), 2)))
@@ -296,6 +309,11 @@ var operators = map[string]func(b *bed) graph.Node{
 		x := b.vec()
 		y := b.LayerNorm(x, graph.LayerNorm{Name: "rows", Optimizer: optim.SGD{}, Epsilon: 0.1})
 		return b.weigh(b.Concat(y, b.LayerNorm(b.Sigmoid(x), graph.LayerNorm{Name: "vectors", Dim: 3, Optimizer: optim.SGD{}, Epsilon: 0.01})))
+	},
+	"layer norm without tensors": func(b *bed) graph.Node {
+		x, entries := b.vec(), b.LayerNorm(b.Lookup(b.a, "vec"), graph.LayerNorm{Epsilon: 0.1})
+		of := b.LayerNorm(b.Lookup(b.b, "vec"), graph.LayerNorm{Name: "entries", Optimizer: optim.SGD{}, Epsilon: 0.1})
+		return b.weigh(b.Concat(b.LayerNorm(x, graph.LayerNorm{Dim: 2, Epsilon: 0.1}), b.LayerNorm(b.dense, graph.LayerNorm{Epsilon: 0.1}), b.pooled(entries, graph.Sum), b.pooled(of, graph.Sum)))
 	},
 	"layer norm of inputs": func(b *bed) graph.Node {
 		return b.weigh(b.LayerNorm(b.dense, graph.LayerNorm{Name: "norm", Optimizer: optim.SGD{}}))

@@ -104,6 +104,7 @@ func operators() []func() op {
 		func() op { return &fieldDots{} },
 		func() op { return &biInteraction{} },
 		func() op { return &selfAttention{} },
+		func() op { return &pointwise{} },
 		func() op { return &cin{} },
 		func() op { return &both{} },
 		func() op { return &batchSoftmax{} },

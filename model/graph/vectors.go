@@ -15,10 +15,18 @@ func vectorsOf(x Node, dim int) (int, error) {
 	if err := kindOf(x, PerRow); err != nil {
 		return 0, err
 	}
-	if dim < 1 || x.shape.Dim%dim != 0 {
-		return 0, fmt.Errorf("%d columns are not vectors of %d", x.shape.Dim, dim)
+	if err := divides(x, dim); err != nil {
+		return 0, err
 	}
 	return x.shape.Dim / dim, nil
+}
+
+// divides wants columns that are vectors of dim numbers.
+func divides(x Node, dim int) error {
+	if dim < 1 || x.shape.Dim%dim != 0 {
+		return fmt.Errorf("%d columns are not vectors of %d", x.shape.Dim, dim)
+	}
+	return nil
 }
 
 // scaleOp multiplies vectors by numbers.

@@ -80,8 +80,10 @@ type Config struct {
 	// CrossRank, if above 0, makes mixtures of CrossExperts experts of that rank of the matrices of cross layers (DCNv2). Default 0, whole matrices, and 4 experts.
 	CrossRank, CrossExperts int
 	// AttentionLayers is the number of interacting layers, AttentionHeads that of the heads of each, and AttentionWidth what a vector
-	// has after each, a multiple of the heads (AutoInt). Default 3, 2, 32 (Song et al., 2019, section 5.1.4).
+	// has after each, or its queries, keys and values in each, a multiple of the heads (AutoInt, HSTU). Default 3, 2, 32 (Song et al., 2019, section 5.1.4).
 	AttentionLayers, AttentionHeads, AttentionWidth int
+	// Positions is how many distances between the entries of a sequence have a weight of their own (HSTU). Default 64.
+	Positions int
 	// Maps are how many weighted sums of products each layer of the compressed interaction network makes (XDeepFM). Default 16, 16.
 	Maps []int
 	// Reduction is by how much the hidden layer that weighs the vectors is smaller than their number (FiBiNET). Default 3 (Huang et al.,
@@ -152,9 +154,9 @@ type Feature struct {
 	// entries that interact do not know.
 	Combiner graph.Combiner
 	// Attends, if not empty, makes a sequence of a sparse feature, pooled by attention: each entry is weighed by a small
-	// network of its vector and that of the feature named here, or as DIEN does (SharedBottom and the models after it).
+	// network of its vector and that of the feature named here, or as DIEN or HSTU does (SharedBottom and the models after it).
 	Attends string
-	// AttentionHeads, if not 0, makes that attention one of so many heads, each of which compares projections by their inner product ([layer.TargetAttention]); all models but DIEN.
+	// AttentionHeads, if not 0, makes that attention one of so many heads, each of which compares projections by their inner product ([layer.TargetAttention]); all models but DIEN and HSTU.
 	AttentionHeads int
 	// Table is what a sparse feature looks up; features of one table share the vectors of equal fids. Default [TableName].
 	Table string
@@ -367,8 +369,9 @@ func (c Config) validateSparse(bad func(string, ...any), f Feature) {
 	default:
 		bad("feature %q: combiner %q is unknown (known: sum, mean, sqrtn, max)", f.Name, f.Combiner)
 	}
-	if f.AttentionHeads < 0 || f.AttentionHeads > maxHeads || f.AttentionHeads > 0 && (f.Attends == "" || c.topology().evolves) {
-		bad("feature %q: %d heads of attention: there are up to %d, of features that attend, in models other than %s", f.Name, f.AttentionHeads, maxHeads, DIEN)
+	if f.AttentionHeads < 0 || f.AttentionHeads > maxHeads || f.AttentionHeads > 0 && (f.Attends == "" || c.topology().sequence != nil) {
+		bad("feature %q: %d heads of attention: there are up to %d, of features that attend, in models other than %s", f.Name, f.AttentionHeads, maxHeads,
+			strings.Join(can(func(t topology) bool { return t.sequence != nil }), " and "))
 	}
 	if f.Attends == "" {
 		return
@@ -458,7 +461,7 @@ func (c Config) String() string {
 		}
 	}
 	for _, own := range c.own() {
-		if slices.Contains(shape.uses, own.name) || own.name == "attention" && c.attends() && !shape.evolves {
+		if slices.Contains(shape.uses, own.name) || own.name == "attention" && c.attends() && shape.sequence == nil {
 			fmt.Fprintf(&b, ",%s=%s", own.name, own)
 		}
 	}

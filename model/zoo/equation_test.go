@@ -430,6 +430,7 @@ func TestModelsComputeTheirEquations(t *testing.T) {
 		zoo.DIEN:      func(e *equation) float64 { return e.din(e.inputs()) },
 		zoo.DBMTL:     func(e *equation) float64 { return e.related("label")[0] },
 		zoo.DIN:       func(e *equation) float64 { return e.din(e.inputs()) },
+		zoo.HSTU:      func(e *equation) float64 { return e.layer("head.label", e.deep(e.inputs()))[0] },
 		zoo.SharedBottom: func(e *equation) float64 {
 			return e.layer("head.label", e.deep(e.inputs()))[0]
 		},
@@ -643,10 +644,56 @@ func (e *equation) evolved(item []float64, history [][]float64) []float64 {
 	return evolved[len(evolved)-1]
 }
 
-// TestHistories: each entry of a history is weighed by what it has to do with the item at hand, or the interest that it shows evolves.
+// transduced is what two layers with two heads and two distances make of the last vector of a sequence, all of which go through them.
+func (e *equation) transduced(x [][]float64) []float64 {
+	silu := func(z float64) float64 { return z / (1 + math.Exp(-z)) }
+	norm := func(x []float64) []float64 {
+		mean, variance := 0.0, 0.0
+		for _, v := range x {
+			mean += v / float64(len(x))
+		}
+		for _, v := range x {
+			variance += (v - mean) * (v - mean) / float64(len(x))
+		}
+		out := make([]float64, len(x))
+		for i, v := range x {
+			out[i] = (v - mean) / math.Sqrt(variance+1e-5)
+		}
+		return out
+	}
+	for _, name := range []string{"hstu.history.0", "hstu.history.1"} {
+		parts := map[string][][]float64{}
+		for _, of := range []string{"gate", "query", "key", "value"} {
+			for _, v := range x {
+				made := e.layer(name+"."+of, norm(v))
+				for i, z := range made {
+					made[i] = silu(z)
+				}
+				parts[of] = append(parts[of], made)
+			}
+		}
+		var next [][]float64
+		for i := range x {
+			mixed := make([]float64, 4)
+			for j := range i + 1 {
+				for c := range mixed {
+					head := c / 2 * 2
+					score := float64(e.tensor(name + ".position")[min(i-j, 1)])
+					score += dot(parts["query"][i][head:head+2], parts["key"][j][head:head+2])
+					mixed[c] += silu(score) * parts["value"][j][c] / float64(i+1)
+				}
+			}
+			next = append(next, sum(e.layer(name+".out", product(norm(mixed), parts["gate"][i])), x[i]))
+		}
+		x = next
+	}
+	return x[len(x)-1]
+}
+
+// TestHistories: each entry of a history is weighed by what it has to do with the item at hand, or the interest that it shows evolves, or all go through layers with it.
 func TestHistories(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{zoo.DIN, zoo.DIEN} {
+	for _, name := range []string{zoo.DIN, zoo.DIEN, zoo.HSTU} {
 		testHistory(t, name)
 	}
 }
@@ -673,15 +720,20 @@ func testHistory(t *testing.T, name string) {
 		for _, v := range vectors(0) {
 			item = sum(item, v)
 		}
-		if name == zoo.DIEN {
+		logit := e.din
+		switch name {
+		case zoo.DIEN:
 			history = e.evolved(item, vectors(1))
-		} else {
+		case zoo.HSTU:
+			history = e.transduced(append(vectors(1), item))
+			logit = func(x []float64) float64 { return e.layer("head.label", e.deep(x))[0] }
+		default:
 			for _, v := range vectors(1) {
 				hidden := e.layerPReLU("attention.history.0", slices.Concat(item, v, product(item, v)))
 				history = sum(history, times(e.layer("attention.history.1", hidden)[0], v))
 			}
 		}
-		if want := 1 / (1 + math.Exp(-e.din(slices.Concat(item, history)))); math.Abs(float64(got)-want) > 1e-5 {
+		if want := 1 / (1 + math.Exp(-logit(slices.Concat(item, history)))); math.Abs(float64(got)-want) > 1e-5 {
 			t.Errorf("%s: row %d: got %v, want %v", name, r, got, want)
 		}
 	}

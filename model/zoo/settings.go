@@ -22,6 +22,7 @@ func (c *Config) own() []setting {
 		{name: "attention_layers", number: &c.AttentionLayers, usual: []int{3}},
 		{name: "attention_heads", number: &c.AttentionHeads, usual: []int{2}},
 		{name: "attention_width", number: &c.AttentionWidth, usual: []int{32}},
+		{name: "positions", number: &c.Positions, usual: []int{64}},
 		{name: "maps", numbers: &c.Maps, usual: []int{16, 16}},
 		{name: "reduction", number: &c.Reduction, usual: []int{3}},
 		{name: "bottom", numbers: &c.Bottom, usual: []int{64}},

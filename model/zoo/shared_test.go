@@ -37,7 +37,7 @@ func sharedBottom() zoo.Config {
 // TestHeadsFollowReference: every model of several heads, with a sequence.
 func TestHeadsFollowReference(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{zoo.SharedBottom, zoo.MMoE, zoo.PLE, zoo.ESMM, zoo.SNR, zoo.DBMTL, zoo.PEPNet, zoo.RankMixer, zoo.DIN, zoo.DIEN} {
+	for _, name := range []string{zoo.SharedBottom, zoo.MMoE, zoo.PLE, zoo.ESMM, zoo.SNR, zoo.DBMTL, zoo.PEPNet, zoo.RankMixer, zoo.DIN, zoo.DIEN, zoo.HSTU} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := small(sharedBottom())

@@ -83,6 +83,9 @@ const (
 	// DIEN is DIN where a history is what an interest evolves to: two gated recurrent units, the second weighed by what is looked at now (Zhou et al., 2019, without the auxiliary
 	// loss).
 	DIEN = "dien"
+	// HSTU is a perceptron over the vectors and over histories, each of which goes through hierarchical sequential transduction units with what is looked at now behind it (Zhai et al., 2024,
+	// equations 1 to 3). It takes what SharedBottom takes.
+	HSTU = "hstu"
 )
 
 // topology is all that tells a model of the zoo from the others.
@@ -98,8 +101,8 @@ type topology struct {
 	dim    int
 	// fields reports whether a fid has a vector for each other field, side by side.
 	fields bool
-	// evolves reports whether sequences are gone through by recurrent units.
-	evolves bool
+	// sequence, if not nil, makes a vector of a sequence, given what it attends to; nil: attention, as the feature says.
+	sequence func(a *assembly, name string, now, entries graph.Node, f graph.Sparse) graph.Node
 	// activation is that of perceptrons and of attention over sequences; nil: relu, and the sigmoid.
 	activation layer.Activation
 	// uses are the names of those settings of [Config.own] that it has a use for.
@@ -161,7 +164,7 @@ func topologies() []topology {
 			cin := layer.CIN(a.b, "cin", vectors, a.cfg.Dim, a.cfg.Maps, a.rule)
 			return a.b.Add(a.linear(), layer.Dense(a.b, "cin.out", cin, 1, a.rule), a.deepOut(vectors))
 		})},
-		{name: AutoInt, vectors: true, interacts: true, perceptron: true, uses: []string{"attention_layers", "attention_heads", "attention_width"}, check: checkAutoInt, build: single(func(a *assembly) graph.Node {
+		{name: AutoInt, vectors: true, interacts: true, perceptron: true, uses: []string{"attention_layers", "attention_heads", "attention_width"}, check: checkAttentionHeads, build: single(func(a *assembly) graph.Node {
 			vectors := a.b.Concat(a.vectors()...)
 			mixed := layer.SelfAttention(a.b, "attention", vectors, a.cfg.Dim, layer.SelfAttentionConfig{
 				Layers: a.cfg.AttentionLayers, Heads: a.cfg.AttentionHeads, Width: a.cfg.AttentionWidth, Rule: a.rule,
@@ -209,7 +212,8 @@ func topologies() []topology {
 		{name: PEPNet, vectors: true, perceptron: true, attends: true, heads: true, uses: []string{"gate", "domain", "personal"}, check: checkPEPNet, build: (*assembly).personalised},
 		{name: RankMixer, vectors: true, attends: true, heads: true, uses: []string{"blocks", "tokens", "token_width", "expansion"}, check: checkRankMixer, build: (*assembly).mixedTokens},
 		{name: DIN, vectors: true, perceptron: true, attends: true, heads: true, activation: layer.PReLU, build: (*assembly).shared},
-		{name: DIEN, vectors: true, perceptron: true, attends: true, heads: true, evolves: true, activation: layer.PReLU, build: (*assembly).shared},
+		{name: DIEN, vectors: true, perceptron: true, attends: true, heads: true, sequence: (*assembly).evolution, activation: layer.PReLU, build: (*assembly).shared},
+		{name: HSTU, vectors: true, perceptron: true, attends: true, heads: true, sequence: (*assembly).transduction, uses: []string{"attention_layers", "attention_heads", "attention_width", "positions"}, check: checkAttentionHeads, build: (*assembly).shared},
 	}
 }
 
@@ -307,7 +311,8 @@ func checkDLRM(c Config, bad func(format string, args ...any)) {
 	}
 }
 
-func checkAutoInt(c Config, bad func(format string, args ...any)) {
+// checkAttentionHeads wants heads among which the width divides.
+func checkAttentionHeads(c Config, bad func(format string, args ...any)) {
 	if c.AttentionWidth%c.AttentionHeads != 0 {
 		bad("attention_width %d does not divide among attention_heads %d", c.AttentionWidth, c.AttentionHeads)
 	}

@@ -155,6 +155,48 @@ func TestModelsLearn(t *testing.T) {
 	}
 }
 
+// TestHSTUKnowsWhatCameLast: a click depends on whether the item is of the kind of the last of a history, which a model that takes histories for sets cannot see. As in [TestModelsLearn] the best AUC is
+// 0.9; up to seven others come before the last, so that counts of kinds say little.
+func TestHSTUKnowsWhatCameLast(t *testing.T) {
+	t.Parallel()
+	const ids = 10
+	aucs := map[string]float64{}
+	for _, name := range []string{zoo.HSTU, zoo.DIN} {
+		features := []zoo.Feature{{Name: "item"}, {Name: "history", Attends: "item"}}
+		tr := newTrainer(mustNew(t, zoo.Config{
+			Name: name, Features: features, Seed: 1, Dim: 8, Hidden: []int{16}, AttentionLayers: 1, AttentionWidth: 16, Positions: 8, VecOptimizer: optim.Adam{LR: 0.01}, DenseOptimizer: optim.Adam{LR: 0.005},
+		}), ids)
+		rng := rand.New(rand.NewPCG(1, 1))
+		batch := func(rows int) *model.Inputs {
+			in := taste(rng, rows, ids)
+			for r := range rows {
+				last := in.Sparse[0].Index[r]
+				in.Sparse[0].Index[r] = in.Sparse[1].Index[r] - ids
+				in.Sparse[1].Index[r] = last
+			}
+			history := model.Ragged{Offsets: []int32{0}}
+			for _, last := range in.Sparse[1].Index {
+				for range 1 + rng.IntN(7) {
+					history.Index = append(history.Index, int32(rng.IntN(ids)))
+				}
+				history.Index = append(history.Index, last)
+				history.Offsets = append(history.Offsets, int32(len(history.Index)))
+			}
+			in.Sparse[1] = history
+			return in
+		}
+		for i := range 250 {
+			tr.step(batch(128), uint64(i))
+		}
+		in := batch(4000)
+		in.Values = [][]float32{tr.table}
+		aucs[name], _ = metric.AUC(tr.session.Predict(in)[0], in.Labels[0], nil)
+	}
+	if aucs[zoo.HSTU] < 0.86 || aucs[zoo.DIN] > 0.78 {
+		t.Errorf("auc %.3f, want at least 0.86; din, which cannot know, has %.3f", aucs[zoo.HSTU], aucs[zoo.DIN])
+	}
+}
+
 // TestEqualSeedsGiveEqualBits trains twice.
 func TestEqualSeedsGiveEqualBits(t *testing.T) {
 	t.Parallel()

@@ -201,9 +201,9 @@ func (a *assembly) inputs() graph.Node {
 			continue
 		}
 		entries, now := a.b.Lookup(f.input, VecSegment), pooled[f.Attends]
-		switch {
-		case a.cfg.topology().evolves:
-			parts = append(parts, layer.DIEN(a.b, "evolution."+f.Name, now, entries, f.input, layer.DIENConfig{Width: entries.Dim(), Rule: a.rule}))
+		switch sequence := a.cfg.topology().sequence; {
+		case sequence != nil:
+			parts = append(parts, sequence(a, f.Name, now, entries, f.input))
 		case f.AttentionHeads > 0:
 			width := max(entries.Dim()/f.AttentionHeads, 1)
 			parts = append(parts, layer.TargetAttention(a.b, "attention."+f.Name, now, entries, f.input, layer.TargetAttentionConfig{Heads: f.AttentionHeads, Width: width, Rule: a.rule}))
@@ -212,6 +212,18 @@ func (a *assembly) inputs() graph.Node {
 		}
 	}
 	return a.b.Concat(append(parts, a.dense...)...)
+}
+
+// evolution is DIEN's.
+func (a *assembly) evolution(name string, now, entries graph.Node, f graph.Sparse) graph.Node {
+	return layer.DIEN(a.b, "evolution."+name, now, entries, f, layer.DIENConfig{Width: entries.Dim(), Rule: a.rule})
+}
+
+// transduction is HSTU's.
+func (a *assembly) transduction(name string, now, entries graph.Node, _ graph.Sparse) graph.Node {
+	return layer.HSTU(a.b, "hstu."+name, now, entries, layer.HSTUConfig{
+		Layers: a.cfg.AttentionLayers, Heads: a.cfg.AttentionHeads, Width: a.cfg.AttentionWidth, Positions: a.cfg.Positions, Rule: a.rule,
+	})
 }
 
 // pooled are the vectors of a feature, by its combiner.

@@ -32,6 +32,7 @@ func mixed() []zoo.Feature {
 // small gives the settings that few models have small values, so that central differences take no time.
 func small(c zoo.Config) zoo.Config {
 	c.Attention, c.AttentionLayers, c.AttentionHeads, c.AttentionWidth = 5, 2, 2, 4
+	c.Positions = 2
 	c.Maps, c.Bottom, c.Second, c.Tower = []int{3, 2}, []int{3}, []int{6}, []int{3}
 	c.Blocks, c.BlockWidth, c.Reduction = 2, 4, 2
 	c.Experts, c.OwnExperts, c.Levels, c.Relation, c.Vector = 2, 1, 2, []int{3}, 4
