@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/monolith-go/monolith/internal/broker"
 	"github.com/monolith-go/monolith/internal/example"
 	"github.com/monolith-go/monolith/internal/tfrecord"
@@ -39,6 +41,18 @@ train: {batch: 1024}
 predict:
   source: {text: {files: [%[2]q]}}
   fields: [label, user, position, split, prediction]
+`
+
+// followKillJob predicts the topic that it was trained on.
+const followKillJob = `version: 1
+name: followed
+seed: 3
+dir: %[1]q
+source: {kafka: {brokers: [%[2]q], topic: requests, end: latest, discover_every: 20ms}}
+parse: {format: csv, columns: [label, user, item], features: [{name: user}, {name: item}], label: label}
+model: {deepfm: {dim: 8, hidden: [32, 32]}}
+train: {batch: 512}
+predict: {fields: [label, position, prediction]}
 `
 
 // TestKilledPredictionsAreWrittenOnce kills `monolith predict` at random moments, with one worker and with several, into files of lines, into
@@ -163,6 +177,126 @@ func TestKilledPredictionsAreWrittenOnce(t *testing.T) {
 				t.Errorf("%d predictions with digest %s after %d kills, %d with %s untouched", len(got), b, kills, len(want), a)
 			}
 		})
+	}
+}
+
+// TestKilledFollowerPredictsEachRowOnce kills `monolith predict --follow` at random moments while the topic that it follows grows, also by a partition: each victim lived, had written since it was started, and has not ended by itself. Then
+// one ends in order, and each record has been predicted once, as a run has it that nobody touched and that ends with the topic.
+func TestKilledFollowerPredictsEachRowOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some seconds; part of the full run")
+	}
+	path, err := bin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bed, err := broker.Start(broker.Options{Topics: map[string]int{"requests": 2, "scores": 2, "untouched": 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bed.Close() })
+	made := 0
+	happen := func(partition, n int) {
+		t.Helper()
+		var records []broker.Record
+		for range n {
+			records = append(records, broker.Record{Value: fmt.Appendf(nil, "%d,%d,%d", made*7%11%2, made%9973, made*made%499)})
+			made++
+		}
+		if err := broker.Produce(t.Context(), bed.Addrs(), "requests", partition, broker.Batch{}, records...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	happen(0, 3000)
+	happen(1, 3000)
+	dir, addr := t.TempDir(), strings.Join(bed.Addrs(), ",")
+	file := filepath.Join(dir, "job.yaml")
+	text := fmt.Sprintf(followKillJob, filepath.Join(dir, "run"), addr)
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run := func(args ...string) []byte {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), path, args...).Output()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, stderr(err))
+		}
+		return out
+	}
+	run("train", file)
+
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed of the kills: %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 7))
+	topic := watchTopic(t, addr, "scores")
+	args := []string{"predict", file, "--follow", "--workers", "2", "--to", "kafka://" + addr + "/scores", "--set", "predict.to.kafka.commit_every=5ms", "--json"}
+	const kills, partitions = 4, 3
+	for kill := range kills {
+		if kill == 1 {
+			if err := bed.AddPartitions(t.Context(), "requests", partitions); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := made
+		if kill == 0 {
+			before = 0
+		}
+		for p := range 2 + kill/2 {
+			happen(p, 800)
+		}
+		enough := before + 1 + rng.IntN(1500) // of which nobody before can have written the last one
+		if !killWritten(t, topic.count, enough, time.Duration(rng.IntN(30))*time.Millisecond, path, args...) {
+			t.Fatal("it ended by itself")
+		}
+	}
+	happen(partitions-1, 500)
+
+	last := exec.CommandContext(t.Context(), path, args...)
+	var out, says bytes.Buffer
+	last.Stdout, last.Stderr = &out, &says
+	if err := last.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- last.Wait() }()
+	for late := time.After(5 * time.Minute); topic.count() < made; {
+		select {
+		case err := <-ended:
+			t.Fatalf("the last life ended by itself: %v\n%s", err, &says)
+		case <-late:
+			t.Fatalf("%d predictions of %d\n%s", topic.count(), made, &says)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	if err := last.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Fatalf("the last life: %v\n%s", err, &says)
+	}
+	var r struct {
+		Result struct {
+			Rows, Earlier int64
+			Drained       bool
+		}
+	}
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil || r.Result.Rows != int64(made) || r.Result.Earlier == 0 || !r.Result.Drained {
+		t.Errorf("%v, %s; want %d rows, some of them from before %d kills", err, &out, made, kills)
+	}
+	untouched := watchTopic(t, addr, "untouched")
+	run("predict", file, "--to", "kafka://"+addr+"/untouched", "--set", "predict.to.kafka.commit_every=5ms")
+	if !untouched.grows(made-1, 5*time.Minute) {
+		t.Fatalf("%d predictions of %d by a run that nobody touched", untouched.count(), made)
+	}
+	topic.mu.Lock()
+	defer topic.mu.Unlock()
+	untouched.mu.Lock()
+	defer untouched.mu.Unlock()
+	if len(topic.twice) > 0 || len(topic.bad) > 0 {
+		t.Errorf("%d predictions are there twice, such as %q, and %d are none", len(topic.twice), topic.twice[:min(1, len(topic.twice))], len(topic.bad))
+	}
+	if diff := cmp.Diff(untouched.got, topic.got); diff != "" {
+		t.Errorf("predictions (-untouched +killed):\n%.2000s", diff)
 	}
 }
 
