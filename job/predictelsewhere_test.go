@@ -31,17 +31,6 @@ func TestPredictionsElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := slices.Concat(keys, onExecutors, []string{predictFields, fmt.Sprintf("predict.to={tsv: {dir: %q, rows_per_file: 1000}}", w.path("out"))})
-	executor := func(ctx context.Context, s job.Submission, workers int, most int64) error {
-		b, err := (&job.Recipes{}).Build(ctx, s.Recipe)
-		if err != nil {
-			return err
-		}
-		if b.Plan.Hash() != s.Plan.Hash() {
-			t.Errorf("plan %s, submitted was %s", b.Plan.Hash(), s.Plan.Hash())
-		}
-		_, err = local.Run(ctx, b.Plan, pipeline.RunOptions{Workers: workers, Splits: s.Options.Splits, MaxRows: most, Env: b.Env})
-		return errors.Join(err, b.Close())
-	}
 	drain, died := make(chan struct{}), errors.New("an executor died")
 	for _, life := range []struct {
 		name string
@@ -50,10 +39,10 @@ func TestPredictionsElsewhere(t *testing.T) {
 		is   func(r *job.Predicted) bool
 	}{
 		{"dies", func(ctx context.Context, s job.Submission) (pipeline.RunStats, error) {
-			return pipeline.RunStats{}, errors.Join(executor(ctx, s, 1, 7000), died)
+			return pipeline.RunStats{}, errors.Join(executor(ctx, t, s, 1, 7000), died)
 		}, died, nil},
 		{"is to drain", func(ctx context.Context, s job.Submission) (pipeline.RunStats, error) {
-			err := executor(ctx, s, 1, 12_000)
+			err := executor(ctx, t, s, 1, 12_000)
 			close(drain)
 			<-ctx.Done()
 			return pipeline.RunStats{Rows: 1}, errors.Join(err, ctx.Err())
@@ -61,7 +50,7 @@ func TestPredictionsElsewhere(t *testing.T) {
 			return r.Drained && r.Earlier >= 7000 && r.Rows > r.Earlier && r.Rows < heldFiles*heldRows
 		}},
 		{"reads twice", func(ctx context.Context, s job.Submission) (pipeline.RunStats, error) {
-			return pipeline.RunStats{Rows: 99}, errors.Join(executor(ctx, s, 2, 0), executor(ctx, s, 2, 0))
+			return pipeline.RunStats{Rows: 99}, errors.Join(executor(ctx, t, s, 2, 0), executor(ctx, t, s, 2, 0))
 		}, nil, func(r *job.Predicted) bool {
 			return !r.Drained && r.Earlier >= 12_000 && r.Earlier < r.Rows && r.Rows == heldFiles*heldRows
 		}},
@@ -76,6 +65,81 @@ func TestPredictionsElsewhere(t *testing.T) {
 		}
 	}
 	w.check("elsewhere", w.predictions("tsv", w.path("out")), want, false)
+}
+
+// TestStreamWithAnEndElsewhere: executors that know the recipe alone predict a topic up to where it ended when they were submitted, once each, whatever comes meanwhile and although one dies and another reads everything again; the next
+// run predicts what has come.
+func TestStreamWithAnEndElsewhere(t *testing.T) {
+	t.Parallel()
+	w := newPredictWorld(t)
+	bed, err := broker.Start(broker.Options{Topics: map[string]int{"requests": 2, "scores": 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bed.Close() })
+	happen := producer(t, bed)
+	happen(0, 300)
+	happen(1, 200)
+	brokers := strings.Join(bed.Addrs(), ", ")
+	set := append(slices.Clone(onExecutors),
+		fmt.Sprintf("predict.source={kafka: {brokers: [%s], topic: requests, end: latest}}", brokers), "predict.format=jsonl",
+		fmt.Sprintf("predict.to={kafka: {brokers: [%s], topic: scores}}", brokers), "predict.fields=[label, position, prediction]")
+	died := errors.New("an executor died")
+	for _, life := range []struct {
+		name          string
+		most          []int64 // rows of each executor; 0: all
+		err           error
+		rows, earlier int64
+	}{{"dies", []int64{100}, died, 0, 0}, {"reads twice", []int64{0, 0}, nil, 500, 100}, {"follows later", []int64{0}, nil, 520, 500}} {
+		run := func(ctx context.Context, s job.Submission) (pipeline.RunStats, error) {
+			if life.err == nil {
+				happen(1, 20) // behind the end
+			}
+			for _, most := range life.most {
+				if err := executor(ctx, t, s, 1, most); err != nil {
+					return pipeline.RunStats{}, err
+				}
+			}
+			return pipeline.RunStats{Rows: 99}, life.err
+		}
+		r, err := w.predict(job.PredictOptions{Options: job.RunOptions{Runners: map[string]job.Runner{"portable": run}, Recipes: &job.Recipes{}}}, set...)
+		if !errors.Is(err, life.err) || err == nil && (r.Rows != life.rows || r.Earlier < life.earlier || r.Earlier == r.Rows || r.Drained) {
+			t.Errorf("one that %s: %+v, %v; want %d rows, at least %d of them earlier, not all", life.name, r, err, life.rows, life.earlier)
+		}
+	}
+	if got := predictionsIn(t, bed.Addrs(), "scores", 520); len(got) != 520 {
+		t.Errorf("%d predictions in the topic, want 520", len(got))
+	}
+}
+
+// producer appends records to partitions of the topic of requests.
+func producer(t *testing.T, bed *broker.Broker) (happen func(partition, n int)) {
+	made := 0
+	return func(partition, n int) {
+		t.Helper()
+		var records []broker.Record
+		for range n {
+			user, item, price, click := clickRow(made)
+			records = append(records, broker.Record{Value: fmt.Appendf(nil, `{"user": %q, "item": %d, "price": %g, "click": %d}`, user, item, price, click)})
+			made++
+		}
+		if err := broker.Produce(t.Context(), bed.Addrs(), "requests", partition, broker.Batch{}, records...); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// executor runs what was submitted as a process would that has nothing but the recipe.
+func executor(ctx context.Context, t *testing.T, s job.Submission, workers int, most int64) error {
+	b, err := (&job.Recipes{}).Build(ctx, s.Recipe)
+	if err != nil {
+		return err
+	}
+	if b.Plan.Hash() != s.Plan.Hash() {
+		t.Errorf("plan %s, submitted was %s", b.Plan.Hash(), s.Plan.Hash())
+	}
+	_, err = local.Run(ctx, b.Plan, pipeline.RunOptions{Workers: workers, Splits: s.Options.Splits, MaxRows: most, Env: b.Env})
+	return errors.Join(err, b.Close())
 }
 
 // TestPredictionsThatCannotBeElsewhere: what executors in other processes could not do is refused before anything runs, with what to do.
@@ -126,19 +190,7 @@ func TestPredictFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = bed.Close() })
-	made := 0
-	happen := func(partition, n int) {
-		t.Helper()
-		var records []broker.Record
-		for range n {
-			user, item, price, click := clickRow(made)
-			records = append(records, broker.Record{Value: fmt.Appendf(nil, `{"user": %q, "item": %d, "price": %g, "click": %d}`, user, item, price, click)})
-			made++
-		}
-		if err := broker.Produce(t.Context(), bed.Addrs(), "requests", partition, broker.Batch{}, records...); err != nil {
-			t.Fatal(err)
-		}
-	}
+	happen := producer(t, bed)
 	happen(0, 50)
 	brokers := strings.Join(bed.Addrs(), ", ")
 	set := []string{
