@@ -274,8 +274,13 @@ func (s *Server) predictJSON(w http.ResponseWriter, r *http.Request, t target) (
 		return nil, err
 	}
 	defer s.ended()
-	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.o.MaxBytes))
-	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+	tooLarge := &http.MaxBytesError{Limit: s.o.MaxBytes}
+	var raw []byte
+	err := error(tooLarge)
+	if r.ContentLength <= s.o.MaxBytes { // otherwise nothing of it is read
+		raw, err = io.ReadAll(http.MaxBytesReader(w, r.Body, s.o.MaxBytes))
+	}
+	if errors.As(err, &tooLarge) {
 		return nil, fmt.Errorf("the request has more than %d bytes, which is the most; send several requests: %w", s.o.MaxBytes, err)
 	}
 	if err != nil {

@@ -3,6 +3,7 @@ package serving_test
 import (
 	"encoding/base64"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -14,8 +15,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/monolith-go/monolith/internal/secure"
+	"github.com/monolith-go/monolith/proto/tensorflow"
+	tfs "github.com/monolith-go/monolith/proto/tensorflow/serving"
 	"github.com/monolith-go/monolith/serving"
 )
 
@@ -178,6 +183,43 @@ func TestGuard(t *testing.T) {
 		if w.Code != c.code {
 			t.Errorf("%s with %q: %d, want %d", c.path, c.token, w.Code, c.code)
 		}
+	}
+}
+
+// blanks is a body that counts what is read of it.
+type blanks struct{ read int64 }
+
+func (b *blanks) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	b.read += int64(len(p))
+	return len(p), nil
+}
+
+// TestRequestOf100MB: a request of 100 MB is refused, by the size that its caller says before anything of it is read, otherwise at the limit, over HTTP and gRPC; the next one is answered.
+func TestRequestOf100MB(t *testing.T) {
+	t.Parallel()
+	const size, most = 100_000_000, 64 << 20
+	tr := train(t, "{lr: {}}", "")
+	s := serving.NewServer(serving.Options{Models: models(t, serving.ModelConfig{Name: "clicks", Dir: tr.exports})})
+	h := s.Handler(nil)
+	for says, atMost := range map[int64]int64{size: 0, -1: most + 1<<20} {
+		body := &blanks{}
+		r, w := httptest.NewRequest(http.MethodPost, "/v1/models/clicks:predict", io.LimitReader(body, size)), httptest.NewRecorder()
+		r.ContentLength = says
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusRequestEntityTooLarge || !strings.Contains(w.Body.String(), fmt.Sprintf("more than %d bytes", most)) || body.read > atMost {
+			t.Errorf("of a length of %d: %d after %d bytes: %s", says, w.Code, body.read, w.Body)
+		}
+	}
+	client := tfs.NewPredictionServiceClient(dial(t, s, serving.GRPCOptions{}))
+	_, err := client.Predict(t.Context(), &tfs.PredictRequest{ModelSpec: &tfs.ModelSpec{Name: "clicks"}, Inputs: map[string]*tensorflow.TensorProto{"item": {TensorContent: make([]byte, size)}}})
+	if status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("over gRPC: %v", err)
+	}
+	if code, body := ask(t, h, "/v1/models/clicks:predict", instances(t, tr.asked[:3])); code != http.StatusOK || !slices.Equal(predictions(t, body)[""], tr.want["prediction"][:3]) {
+		t.Errorf("the next one: %d: %s", code, body)
 	}
 }
 
