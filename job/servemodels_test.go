@@ -4,19 +4,23 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/monolith-go/monolith/export/native"
 	"github.com/monolith-go/monolith/internal/secure"
 	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/job"
@@ -25,7 +29,6 @@ import (
 	tfs "github.com/monolith-go/monolith/proto/tensorflow/serving"
 	"github.com/monolith-go/monolith/ps/wire"
 	"github.com/monolith-go/monolith/serving"
-	servingrows "github.com/monolith-go/monolith/serving/rows"
 )
 
 // TestServeModels asks a server of this process over the network, with a token, and drains it.
@@ -190,8 +193,9 @@ func TestServeRowShards(t *testing.T) {
 		return at
 	}
 	rows := job.RowShards{CacheBytes: 1 << 20, TLS: both, TokenFile: token}
+	shardCaches := [2]string{filepath.Join(dir, "cache0"), filepath.Join(dir, "cache1")}
 	for i := range 2 {
-		at := serve(job.ServeModelsOptions{Exports: []string{exports}, GRPC: "127.0.0.1:0", Shard: &servingrows.Part{Index: i, Of: 2}, TLS: both, TokenFile: token})
+		at := serve(job.ServeModelsOptions{Exports: []string{"file://" + exports}, Cache: job.ExportCache{Dir: shardCaches[i]}, GRPC: "127.0.0.1:0", Shard: &native.Part{Index: i, Of: 2}, TLS: both, TokenFile: token})
 		rows.Addrs = append(rows.Addrs, at.grpc)
 	}
 	refused := rows
@@ -226,13 +230,20 @@ func TestServeRowShards(t *testing.T) {
 			t.Errorf("%d: %s, want %s", code, got, want)
 		}
 	}
-	if err := filepath.WalkDir(cache.Dir, func(path string, _ fs.DirEntry, err error) error {
-		if strings.HasSuffix(path, ".slab") {
-			t.Errorf("%s was copied", path)
+	slabs := func(dir string) (n int) {
+		t.Helper()
+		if err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if strings.HasSuffix(path, ".slab") {
+				n++
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
 		}
-		return err
-	}); err != nil {
-		t.Error(err)
+		return n
+	}
+	if entry, one, two, all := slabs(cache.Dir), slabs(shardCaches[0]), slabs(shardCaches[1]), slabs(exports); entry != 0 || one == 0 || one >= all || two == 0 || two >= all || one+two < all {
+		t.Errorf("of %d files of rows the entry copied %d, the shards %d and %d", all, entry, one, two)
 	}
 	if code, got := get(waits, path, body); code != http.StatusServiceUnavailable {
 		t.Errorf("with another token %d: %s", code, got)
@@ -242,6 +253,64 @@ func TestServeRowShards(t *testing.T) {
 	}
 	if code, page := get(split, "/", ""); code != http.StatusOK || !strings.Contains(page, rows.Addrs[1]) {
 		t.Errorf("the page: %d %s", code, page)
+	}
+}
+
+// TestClientThatStopsReading: while a caller does not read its answer, others get theirs, with one thread; a server that is drained gives it up and ends in order.
+func TestClientThatStopsReading(t *testing.T) {
+	t.Parallel()
+	cfg := trainTables(t)
+	dir := t.TempDir()
+	exports, socket := filepath.Join(dir, "clicks"), filepath.Join(dir, "http")
+	if _, err := job.ExportModel(t.Context(), job.ExportModelOptions{Snapshot: cfg.Dir, Format: "native", Dir: exports, Workers: 1}); err != nil {
+		t.Fatal(err)
+	}
+	ready, drain, done := make(chan string, 1), make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- job.ServeModels(context.WithoutCancel(t.Context()), job.ServeModelsOptions{
+			Exports: []string{exports}, HTTP: "unix:" + socket, Limits: serving.Options{Threads: 1, Timeout: 3 * time.Second}, Ready: func(addr, _ string) { ready <- addr }, Drain: drain,
+		})
+	}()
+	select {
+	case <-ready:
+	case err := <-done:
+		t.Fatal(err)
+	}
+	request := func(n int) string {
+		body := `{"inputs": {"price": [` + strings.Repeat("0.5, ", n-1) + `0.5]}}`
+		return fmt.Sprintf("POST /v1/models/clicks:predict HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	}
+	ask := func(n int) net.Conn {
+		t.Helper()
+		c, err := (&net.Dialer{}).DialContext(t.Context(), "unix", socket)
+		if err == nil {
+			_, err = io.WriteString(c, request(n))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	const ok = "HTTP/1.1 200 OK"
+	stopped := ask(60_000) // its answer has more bytes than sockets keep
+	defer func() { _ = stopped.Close() }()
+	begins := make([]byte, len(ok))
+	if _, err := io.ReadFull(stopped, begins); err != nil || string(begins) != ok {
+		t.Fatalf("%q, %v", begins, err)
+	}
+	for range 5 {
+		c := ask(2)
+		answer, err := io.ReadAll(c)
+		if err := errors.Join(err, c.Close()); err != nil || !strings.HasPrefix(string(answer), ok) {
+			t.Errorf("%v: %s", err, answer)
+		}
+	}
+	close(drain)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if rest, err := io.ReadAll(stopped); len(rest) > 600_000 {
+		t.Errorf("the answer came all the same, %d bytes, %v", len(rest), err)
 	}
 }
 
@@ -262,10 +331,10 @@ func TestServeModelsFaults(t *testing.T) {
 		"--allow-reload needs --grpc":           {HTTP: "127.0.0.1:0", Reload: true, Exports: []string{empty}},
 		"neither host:port nor unix:path":       {HTTP: "here", Exports: []string{empty}},
 		"--token-file":                          {HTTP: "127.0.0.1:0", Exports: []string{empty}, TokenFile: filepath.Join(empty, "none")},
-		"--shard is 2/2: such as":               {HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Exports: []string{empty}, Shard: &servingrows.Part{Index: 2, Of: 2}},
-		"--shard needs --grpc":                  {HTTP: "127.0.0.1:0", Exports: []string{empty}, Shard: &servingrows.Part{Of: 1}},
-		"not both":                              {HTTP: "127.0.0.1:0", Exports: []string{empty}, Shard: &servingrows.Part{Of: 1}, Rows: job.RowShards{Addrs: []string{"127.0.0.1:1"}}},
-		"a row shard answers no requests":       {HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Exports: []string{empty}, Shard: &servingrows.Part{Of: 1}, RequestLog: serving.RequestLogOptions{Dir: empty}},
+		"--shard is 2/2: such as":               {HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Exports: []string{empty}, Shard: &native.Part{Index: 2, Of: 2}},
+		"--shard needs --grpc":                  {HTTP: "127.0.0.1:0", Exports: []string{empty}, Shard: &native.Part{Of: 1}},
+		"not both":                              {HTTP: "127.0.0.1:0", Exports: []string{empty}, Shard: &native.Part{Of: 1}, Rows: job.RowShards{Addrs: []string{"127.0.0.1:1"}}},
+		"a row shard answers no requests":       {HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Exports: []string{empty}, Shard: &native.Part{Of: 1}, RequestLog: serving.RequestLogOptions{Dir: empty}},
 		"--shard and --rows are for exports":    {HTTP: "127.0.0.1:0", Jobs: []job.ServedJob{{}}, Rows: job.RowShards{Addrs: []string{"127.0.0.1:1"}}},
 		`--rows: wire: address "there"`:         {HTTP: "127.0.0.1:0", Exports: []string{empty}, Rows: job.RowShards{Addrs: []string{"there"}}},
 		"--rows-token-file: ":                   {HTTP: "127.0.0.1:0", Exports: []string{empty}, Rows: job.RowShards{Addrs: []string{"127.0.0.1:1"}, TokenFile: filepath.Join(empty, "none")}},

@@ -90,7 +90,7 @@ type ModelsOptions struct {
 	// Rows, if not nil, is where the rows of exports are read. A version is served once all row shards have it.
 	Rows *rows.Client
 	// Part, if not nil, makes the server one of the row shards: it gives the rows of this part, and predicts nothing.
-	Part *rows.Part
+	Part *native.Part
 	// Lease is how long a row shard keeps a version that its policy gives up behind the last time that somebody asked for it; 0: 30 s.
 	Lease time.Duration
 	// Logger gets a line for each version that comes or goes, or cannot be opened; nil: nothing is logged.
@@ -399,7 +399,7 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 func (m *Models) open(ctx context.Context, name string, number int64, dir string) (v *Version, warmed int, err error) {
 	switch {
 	case m.o.Part != nil:
-		v, err = openRows(ctx, dir, m.o.Recipe)
+		v, err = openRows(ctx, dir, m.o.Recipe, *m.o.Part)
 		return v, 0, err
 	case m.o.Rows != nil:
 		v, err = openModel(ctx, name, number, dir, m.o.Recipe, m.o.Rows)

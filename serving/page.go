@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/status"
 
+	"github.com/monolith-go/monolith/export/native"
 	"github.com/monolith-go/monolith/serving/rows"
 )
 
@@ -22,7 +23,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 type pageData struct {
 	Healthy bool
 	Models  []pageModel
-	Part    *rows.Part    // of a row shard
+	Part    *native.Part  // of a row shard
 	Shards  []rows.Status // of a server with row shards
 	Cache   int64         // bytes of their rows
 	Tried   *tried

@@ -34,7 +34,7 @@ import (
 // rowShard is a row shard whose process can be ended and started again.
 type rowShard struct {
 	t    testing.TB
-	part rows.Part
+	part native.Part
 	conn *grpc.ClientConn
 
 	mu      sync.Mutex
@@ -47,7 +47,7 @@ type rowShard struct {
 }
 
 // newRowShard starts a row shard.
-func newRowShard(t testing.TB, part rows.Part, lease time.Duration, configs ...serving.ModelConfig) *rowShard {
+func newRowShard(t testing.TB, part native.Part, lease time.Duration, configs ...serving.ModelConfig) *rowShard {
 	t.Helper()
 	s := &rowShard{t: t, part: part}
 	s.start(lease, configs...)
@@ -119,7 +119,7 @@ func (s *rowShard) kill() {
 func newRowShards(t testing.TB, n int, configs ...serving.ModelConfig) (out []*rowShard) {
 	t.Helper()
 	for i := range n {
-		out = append(out, newRowShard(t, rows.Part{Index: i, Of: n}, 0, configs...))
+		out = append(out, newRowShard(t, native.Part{Index: i, Of: n}, 0, configs...))
 	}
 	return out
 }
@@ -132,7 +132,7 @@ func entryOf(t testing.TB, cache int64, metrics *serving.Metrics, shards []*rowS
 		o.Observer = metrics
 	}
 	for i, s := range shards {
-		o.Shards = append(o.Shards, rows.Shard{Addr: fmt.Sprint("host", i), Conn: s.conn})
+		o.Shards = append(o.Shards, rows.Shard{{Addr: fmt.Sprint("host", i), Conn: s.conn}})
 	}
 	m := serving.NewModels(serving.ModelsOptions{Recipe: recipe, Rows: rows.NewClient(o), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	t.Cleanup(m.Close)
@@ -278,6 +278,124 @@ func TestRowShardGone(t *testing.T) {
 	good(h, 0, 300)
 }
 
+// TestRowReplicas: lookups go to the replicas of a shard by turns. While one is ended and started again, the other answers, and no request fails; one whose last call failed is asked after the other until it
+// answers; once both are gone, the error names both. A version serves as soon as one replica of each shard has it.
+func TestRowReplicas(t *testing.T) {
+	t.Parallel()
+	tr := train(t, "{fm: {dim: 4}}", "")
+	config := serving.ModelConfig{Name: "clicks", Dir: tr.exports}
+	first := newRowShard(t, native.Part{Index: 0, Of: 2}, 0, config)
+	pair := []*rowShard{newRowShard(t, native.Part{Index: 1, Of: 2}, 0, config), newRowShard(t, native.Part{Index: 1, Of: 2}, 0, serving.ModelConfig{Name: "clacks", Dir: tr.exports})}
+	o := rows.Options{Timeout: time.Minute, Hold: time.Hour, Shards: []rows.Shard{{{Addr: "host0", Conn: first.conn}}, {{Addr: "host1", Conn: pair[0].conn}, {Addr: "host2", Conn: pair[1].conn}}}}
+	client := func() (*rows.Client, *serving.Models, http.Handler) {
+		c := rows.NewClient(o)
+		m := serving.NewModels(serving.ModelsOptions{Recipe: recipe, Rows: c, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		t.Cleanup(m.Close)
+		if err := m.Configure(t.Context(), []serving.ModelConfig{config}); err != nil {
+			t.Fatal(err)
+		}
+		return c, m, serving.NewServer(serving.Options{Models: m}).Handler(nil)
+	}
+	good := func(h http.Handler) {
+		t.Helper()
+		if code, body := ask(t, h, "/v1/models/clicks:predict", instances(t, tr.asked[:50])); code != http.StatusOK || !slices.Equal(predictions(t, body)[""], tr.want["prediction"][:50]) {
+			t.Errorf("%d: %s", code, body)
+		}
+	}
+	asked := func(n int, h http.Handler) (of [2]int64) {
+		t.Helper()
+		before := [2]int64{pair[0].lookups.Load(), pair[1].lookups.Load()}
+		for range n {
+			good(h)
+		}
+		return [2]int64{pair[0].lookups.Load() - before[0], pair[1].lookups.Load() - before[1]}
+	}
+
+	// The second replica has no such model: it is known when the version is opened, and not asked.
+	_, m, h := client()
+	if !m.Ready() {
+		t.Fatal("one replica of each shard has the version, and it does not serve")
+	}
+	if got := asked(10, h); got != [2]int64{10, 0} {
+		t.Errorf("replicas were asked %d times, want 10 and 0", got)
+	}
+	pair[1].kill()
+	pair[1].start(0, config)
+	back := func(s *rowShard) {
+		t.Helper()
+		if _, err := servingv1.NewRowsClient(s.conn).Hold(t.Context(), &servingv1.HoldRequest{Model: "clicks"}, grpc.WaitForReady(true)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	back(pair[1])
+	from, _, h := client()
+	if got := asked(10, h); got != [2]int64{5, 5} {
+		t.Errorf("replicas were asked %d times, want 5 and 5", got)
+	}
+
+	// One fails: its call is repeated elsewhere, once.
+	pair[0].fails.Store(true)
+	if got := asked(10, h); got[0] != 1 || got[1] != 10 {
+		t.Errorf("replicas were asked %d times, want 1 and 10", got)
+	}
+	pair[0].fails.Store(false)
+	if got := asked(10, h); got != [2]int64{0, 10} {
+		t.Errorf("replicas were asked %d times, want 0 and 10: nothing says that the first is back", got)
+	}
+	for i, s := range from.Status() {
+		if lost := i == 1; (s.Err != nil) != lost || s.Shard != min(i, 1) || s.Addr != fmt.Sprint("host", i) {
+			t.Errorf("%+v", s)
+		}
+	}
+	o.Hold = time.Millisecond // asks who is back
+	_, _, h = client()
+	pair[0].fails.Store(true)
+	if got := asked(2, h); got[0] < 1 || got[1] != 2 {
+		t.Errorf("replicas were asked %d times, want 1 or 2, and 2", got)
+	}
+	pair[0].fails.Store(false)
+	eventually(t, func() bool { return asked(2, h) == [2]int64{1, 1} })
+
+	// Both by turns, while requests are under way.
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	var answered [3]atomic.Int64
+	for i := range answered {
+		wg.Go(func() {
+			for !stop.Load() {
+				good(h)
+				answered[i].Add(1)
+			}
+		})
+	}
+	for i := range 6 {
+		s := pair[i%2]
+		before := pair[1-i%2].lookups.Load()
+		s.kill()
+		eventually(t, func() bool { return pair[1-i%2].lookups.Load() > before })
+		s.start(0, config)
+		back(s)
+		for k := range answered { // a request that has found the one gone must not lose the other too
+			before := answered[k].Load()
+			eventually(t, func() bool { return answered[k].Load() > before+1 })
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+	pair[0].kill()
+	pair[1].kill()
+	code, body := ask(t, h, "/v1/models/clicks:predict", instances(t, tr.asked[:50]))
+	if code != http.StatusServiceUnavailable || !strings.Contains(body, "row shard 1 of 2 at host1: ") || !strings.Contains(body, "row shard 1 of 2 at host2: ") {
+		t.Errorf("%d: %s", code, body)
+	}
+	pair[1].start(0, config)
+	eventually(t, func() bool {
+		code, _ := ask(t, h, "/v1/models/clicks:predict", instances(t, tr.asked[:50]))
+		return code == http.StatusOK
+	})
+	good(h)
+}
+
 // TestRowShardsSwitch: a version serves once all row shards have it, and the one before until then and without a request that fails; a shard keeps what is asked for, and gives up what is not.
 func TestRowShardsSwitch(t *testing.T) {
 	t.Parallel()
@@ -288,7 +406,7 @@ func TestRowShardsSwitch(t *testing.T) {
 		linked(t, one.export(t), dir, 1)
 		configs = append(configs, serving.ModelConfig{Name: "clicks", Dir: dir})
 	}
-	shards := []*rowShard{newRowShard(t, rows.Part{Index: 0, Of: 2}, time.Hour, configs[0]), newRowShard(t, rows.Part{Index: 1, Of: 2}, time.Nanosecond, configs[1])}
+	shards := []*rowShard{newRowShard(t, native.Part{Index: 0, Of: 2}, time.Hour, configs[0]), newRowShard(t, native.Part{Index: 1, Of: 2}, time.Nanosecond, configs[1])}
 	m := entryOf(t, 0, nil, shards, configs[2])
 	h := serving.NewServer(serving.Options{Models: m}).Handler(nil)
 	body := instances(t, one.asked[:20])
@@ -395,7 +513,7 @@ func TestRowShardRequests(t *testing.T) {
 	t.Parallel()
 	tr := train(t, "{fm: {dim: 4}}", "")
 	config := serving.ModelConfig{Name: "clicks", Dir: tr.exports}
-	shard := newRowShard(t, rows.Part{Index: 1, Of: 2}, 0, config)
+	shard := newRowShard(t, native.Part{Index: 1, Of: 2}, 0, config)
 	client := servingv1.NewRowsClient(shard.conn)
 	held, err := client.Hold(t.Context(), &servingv1.HoldRequest{Model: "clicks"})
 	if err != nil || held.GetShard() != 1 || held.GetShards() != 2 || len(held.GetExports()) != 1 {
@@ -494,7 +612,7 @@ func TestRowShardsInDisorder(t *testing.T) {
 	tr := train(t, "{lr: {}}", "")
 	config := serving.ModelConfig{Name: "clicks", Dir: tr.exports}
 	shards := newRowShards(t, 2, config)
-	other := newRowShard(t, rows.Part{Index: 0, Of: 2}, 0, serving.ModelConfig{Name: "clacks", Dir: tr.exports})
+	other := newRowShard(t, native.Part{Index: 0, Of: 2}, 0, serving.ModelConfig{Name: "clacks", Dir: tr.exports})
 	for says, list := range map[string][]*rowShard{
 		"row shard 1 of 2 at host1: it is shard 0 of 2":         {shards[1], shards[0]},
 		"row shard 0 of 1 at host0: it is shard 0 of 2":         {shards[0]},
@@ -511,7 +629,7 @@ func TestRowShardsInDisorder(t *testing.T) {
 // FuzzRowLookup: no request ends a shard.
 func FuzzRowLookup(f *testing.F) {
 	tr := train(f, "{fm: {dim: 4}}", "")
-	m := serving.NewModels(serving.ModelsOptions{Recipe: recipe, Part: &rows.Part{Of: 1}})
+	m := serving.NewModels(serving.ModelsOptions{Recipe: recipe, Part: &native.Part{Of: 1}})
 	f.Cleanup(m.Close)
 	if err := m.Configure(f.Context(), []serving.ModelConfig{{Name: "clicks", Dir: tr.exports}}); err != nil {
 		f.Fatal(err)
@@ -520,7 +638,7 @@ func FuzzRowLookup(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	s := rows.NewServer(rows.Part{Of: 1}, m, nil)
+	s := rows.NewServer(native.Part{Of: 1}, m, nil)
 	for _, tables := range [][]*servingv1.Ids{nil, {{Table: "users", Ids: []int64{1, -5, 0}}}, {{Table: "users", Dim: 3}, {Table: "x"}}} {
 		b, err := proto.Marshal(&servingv1.LookupRequest{Model: "clicks", Manifest: held[0].Manifest, Tables: tables})
 		if err != nil {

@@ -95,9 +95,9 @@ func NewVersion(ctx context.Context, params Params, recipe Recipe) (*Version, er
 	return v, nil
 }
 
-// openRows opens a native export for its rows alone. Errors: those of [native.Open].
-func openRows(ctx context.Context, dir string, recipe Recipe) (*Version, error) {
-	e, err := native.Open(ctx, dir)
+// openRows opens a native export for its rows of a part alone. Errors: those of [native.OpenPart].
+func openRows(ctx context.Context, dir string, recipe Recipe, part native.Part) (*Version, error) {
+	e, err := native.OpenPart(ctx, dir, part)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 // Package native keeps a model in a folder that is opened at once, whatever its size: rows are mapped into memory with their index, so that
 // nothing is built or read ahead.
 //
-//	DIR/manifest.json     written last: the model (package export), and each file with its size and checksum
+//	DIR/manifest.json     written last: the model (package export), and each file with its size, its checksum and the hashes of its first and last row
 //	DIR/dense.f32         the dense weights, float32, in the order of the layout
 //	DIR/TABLE/*.slab      the rows of a table, of one range of hashes each
 //

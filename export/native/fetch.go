@@ -61,6 +61,8 @@ func Find(ctx context.Context, in fsx.FS, dir string) ([]Place, error) {
 type FetchOptions struct {
 	// ModelOnly leaves out the files of rows, for [OpenModel].
 	ModelOnly bool
+	// Part leaves out the files that have no rows of it, for [OpenPart]; nil: none. A folder is for one part.
+	Part *Part
 	// Room is called before rows are copied, with how many bytes the export has in all and how many of them are missing; an error ends the fetching. nil: nobody is asked.
 	Room func(total, missing int64) error
 	// Progress is told how many bytes of how many are there; nil: nobody is.
@@ -102,9 +104,7 @@ func fetch(ctx context.Context, from fsx.FS, name, to string, o FetchOptions) er
 		return nil
 	}
 	f := fetching{from: from, name: name, dir: partial(to), buf: make([]byte, 1<<20), o: o}
-	if o.ModelOnly {
-		m.Files = slices.DeleteFunc(m.Files, func(f file) bool { return f.Table >= 0 })
-	}
+	m.Files = slices.DeleteFunc(m.Files, func(f file) bool { return f.Table >= 0 && (o.ModelOnly || !o.Part.needs(f)) })
 	missing, err := f.missing(ctx, m.Files)
 	if err != nil {
 		return err

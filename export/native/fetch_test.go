@@ -1,12 +1,16 @@
 package native_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +19,7 @@ import (
 	"github.com/monolith-go/monolith/export/native"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/fsx/fsxtest"
+	"github.com/monolith-go/monolith/ps/table"
 )
 
 // watched is a store that says which files are opened, and where one ends early.
@@ -187,4 +192,104 @@ func TestFetch(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(other)
+}
+
+// TestPart: of a store's export the files alone are copied that have rows of a part. There each id of the part has its row and is refused no other way than in the whole export; a copy that lacks a file of its part, or is opened
+// as a whole one, is damaged. Of a manifest of version 1, which does not say what files have, all files are copied.
+func TestPart(t *testing.T) {
+	t.Parallel()
+	_, info := train(t)
+	dir, m := exported(t, info)
+	whole, store := open(t, dir), &fsxtest.Mem{}
+	put(t, store, "clicks", files(t, dir))
+	slabsIn := func(dir string) (out []string) {
+		for name := range files(t, dir) {
+			if strings.HasSuffix(name, ".slab") {
+				out = append(out, name)
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	all := slabsIn(dir)
+	fetched := func(part native.Part) (to string) {
+		t.Helper()
+		to = filepath.Join(t.TempDir(), "7")
+		if err := native.Fetch(t.Context(), store, "clicks", to, native.FetchOptions{Part: &part}); err != nil {
+			t.Fatal(err)
+		}
+		return to
+	}
+	for _, of := range []int{1, 2, 3} {
+		for index := range of {
+			part := native.Part{Index: index, Of: of}
+			to := fetched(part)
+			e, err := native.OpenPart(t.Context(), to, part)
+			if err != nil {
+				t.Fatalf("part %s: %v", part, err)
+			}
+			has := slabsIn(to)
+			if fewer := len(has) < len(all); fewer != (of > 1) {
+				t.Errorf("part %s has %d files of %d", part, len(has), len(all))
+			}
+			for tbl := range m.Tables {
+				dim, theirs := m.Graph.Layout().Tables[tbl].Dim(), 0
+				if err := m.Rows(t.Context(), tbl, func(r *table.Rows) error {
+					for _, id := range r.Keys {
+						if native.PartOf(id, of) != index {
+							continue
+						}
+						theirs++
+						got, want := make([]float32, dim), make([]float32, dim)
+						found, err := e.Find(tbl, []int64{id}, got, nil)
+						if _, werr := whole.Find(tbl, []int64{id}, want, nil); err != nil || werr != nil || found != 1 || !slices.Equal(got, want) {
+							t.Errorf("part %s: id %d has %v, %v; want %v, %v", part, id, got, err, want, werr)
+						}
+					}
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+				if theirs == 0 {
+					t.Errorf("part %s has no ids of table %d: no test", part, tbl)
+				}
+			}
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+			if of == 1 {
+				continue
+			}
+			if _, err := native.Open(t.Context(), to); !errors.Is(err, native.ErrCorrupt) {
+				t.Errorf("part %s as a whole: %v", part, err)
+			}
+			if err := os.Remove(filepath.Join(to, has[0])); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := native.OpenPart(t.Context(), to, part); !errors.Is(err, native.ErrCorrupt) || !strings.Contains(err.Error(), has[0]) {
+				t.Errorf("part %s without %s: %v", part, has[0], err)
+			}
+		}
+	}
+
+	old := files(t, dir)
+	text := regexp.MustCompile(`,\s*"hashes": \{[^}]*\}`).ReplaceAllString(old[native.ManifestName], "")
+	text = strings.Replace(text, `"version": 2`, `"version": 1`, 1)
+	at := strings.LastIndex(text, `"crc32c": `) + len(`"crc32c": `)
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, []byte(text[:at]+"0}")); err != nil {
+		t.Fatal(err)
+	}
+	text = fmt.Sprintf("%s%d}\n", text[:at], crc32.Checksum(compact.Bytes(), crc32.MakeTable(crc32.Castagnoli)))
+	put(t, store, "clicks", map[string]string{native.ManifestName: text})
+	part := native.Part{Index: 1, Of: 3}
+	to := fetched(part)
+	e, err := native.OpenPart(t.Context(), to, part)
+	if has := slabsIn(to); err != nil || !slices.Equal(has, all) {
+		t.Fatalf("of version 1: %d files of %d, %v", len(has), len(all), err)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	open(t, to)
 }

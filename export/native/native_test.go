@@ -374,7 +374,7 @@ func TestFaults(t *testing.T) {
 		"no folder":        {os.RemoveAll, native.ErrNone, "no complete native export"},
 		"manifest cut":     {func(dir string) error { return os.Truncate(filepath.Join(dir, native.ManifestName), 900) }, native.ErrCorrupt, native.ManifestName},
 		"manifest changed": {edit(native.ManifestName, `"job": "clicks"`, `"job": "clacks"`), native.ErrCorrupt, "checksum"},
-		"a later version":  {edit(native.ManifestName, `"version": 1`, `"version": 2`), native.ErrVersion, "this program reads 1"},
+		"a later version":  {edit(native.ManifestName, `"version": 2`, `"version": 3`), native.ErrVersion, "this program reads 1 to 2"},
 		"another format":   {edit(native.ManifestName, "monolith-native", "else"), native.ErrCorrupt, `format "else"`},
 		"dense gone":       {func(dir string) error { return os.Remove(filepath.Join(dir, "dense.f32")) }, native.ErrCorrupt, "dense.f32"},
 		"dense flipped":    {flip("dense.f32", 9), native.ErrCorrupt, "dense.f32"},

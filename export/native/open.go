@@ -8,7 +8,6 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"math"
-	"math/bits"
 	"path/filepath"
 	"runtime/debug"
 	"sort"
@@ -50,7 +49,14 @@ func littleEndian() error {
 // Open opens an export of the machine's disk. Of rows nothing but the ends of the files is read, so that it takes no longer for many: manifest, dense weights and the
 // places of the rows are verified, the rows themselves by [Export.Verify] alone. Errors: [ErrNone], [ErrVersion], [ErrCorrupt], which names
 // the file; the context's; [errors.ErrUnsupported] where numbers are big endian.
-func Open(ctx context.Context, dir string) (_ *Export, err error) {
+func Open(ctx context.Context, dir string) (*Export, error) { return open(ctx, dir, nil) }
+
+// OpenPart is Open for the rows of one part alone: files that have none need not be there. Ids of other parts are said to have no row. Errors: those of Open.
+func OpenPart(ctx context.Context, dir string, part Part) (*Export, error) {
+	return open(ctx, dir, &part)
+}
+
+func open(ctx context.Context, dir string, part *Part) (_ *Export, err error) {
 	if err := littleEndian(); err != nil {
 		return nil, err
 	}
@@ -64,7 +70,7 @@ func Open(ctx context.Context, dir string) (_ *Export, err error) {
 			err = errors.Join(err, e.Close())
 		}
 	}()
-	described := make([][]described, len(model.Tables))
+	all := make([][]described, len(model.Tables))
 	for _, f := range m.Files {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -72,15 +78,19 @@ func Open(ctx context.Context, dir string) (_ *Export, err error) {
 		if f.Table < 0 {
 			continue
 		}
+		if !part.needs(f) {
+			all[f.Table] = append(all[f.Table], described{file: f})
+			continue
+		}
 		s, err := openSlab(ctx, filepath.Join(dir, filepath.FromSlash(f.Name)), f)
 		if err != nil {
 			return nil, named(dir, f.Name, err)
 		}
 		e.tables[f.Table] = append(e.tables[f.Table], s)
-		described[f.Table] = append(described[f.Table], s.described)
+		all[f.Table] = append(all[f.Table], s.described)
 	}
 	for i, t := range model.Tables {
-		if err := checkTable(described[i], t, model.Graph.Layout().Tables[i].Dim()); err != nil {
+		if err := checkTable(all[i], t, model.Graph.Layout().Tables[i].Dim()); err != nil {
 			return nil, fmt.Errorf("native: %s: %w: %w", dir, err, ErrCorrupt)
 		}
 	}
@@ -181,11 +191,8 @@ func (e *Export) Model() *export.Model { return e.model }
 // Manifest is the checksum that the manifest has of itself, which tells exports of a model from each other.
 func (e *Export) Manifest() uint32 { return e.sum }
 
-// PartOf is in which of n equal ranges of hashes an id is, from 0. The rows of a range lie next to each other in the files.
-func PartOf(id int64, n int) int {
-	part, _ := bits.Mul64(table.Hash(id), uint64(n))
-	return int(part)
-}
+// PartOf is in which of n parts an id is, from 0.
+func PartOf(id int64, n int) int { return partOf(table.Hash(id), n) }
 
 // Close gives the memory back. Nothing may be looked up from then on.
 func (e *Export) Close() error {

@@ -11,6 +11,7 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"math"
+	"math/bits"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,8 +27,9 @@ const (
 	ManifestName = "manifest.json"
 	denseName    = "dense.f32"
 	formatName   = "monolith-native"
-	// Version is that of the format that this package writes. It reads no other.
-	Version = 1
+	// Version is that of the format that this package writes. It reads 1 too, whose manifest does not say which hashes files have.
+	Version = 2
+	oldest  = 1
 	// maxManifest bounds what is read of a manifest.
 	maxManifest = 256 << 20
 )
@@ -53,6 +55,32 @@ type file struct {
 	Bytes int64 `json:"bytes"`
 	// CRC32C is that of the dense weights, or of a slab before its footer.
 	CRC32C uint32 `json:"crc32c"`
+	// Hashes are those of a slab's first and last row; nil: the manifest is of version 1, or there are no rows.
+	Hashes *hashes `json:"hashes,omitempty"`
+}
+
+type hashes struct {
+	First uint64 `json:"first,string"`
+	Last  uint64 `json:"last,string"`
+}
+
+// Part is one of several equal ranges of hashes. Its rows lie next to each other in the files.
+type Part struct {
+	// Index is its number, from 0, and Of how many there are.
+	Index, Of int
+}
+
+// String is the part as the command line has it: 0/2.
+func (p Part) String() string { return fmt.Sprintf("%d/%d", p.Index, p.Of) }
+
+// needs reports whether a file may have rows of the part; nil: all are wanted.
+func (p *Part) needs(f file) bool {
+	return p == nil || f.Hashes == nil || partOf(f.Hashes.First, p.Of) <= p.Index && p.Index <= partOf(f.Hashes.Last, p.Of)
+}
+
+func partOf(hash uint64, n int) int {
+	part, _ := bits.Mul64(hash, uint64(n))
+	return int(part)
 }
 
 func (m manifest) sum() (uint32, error) {
@@ -140,26 +168,30 @@ func found(ctx context.Context, in fsx.FS, dir string, tbl int, name string) ([]
 		if err := errors.Join(err, f.Close()); err != nil {
 			return nil, fmt.Errorf("%s: %w", d.Name, err)
 		}
-		d.file.Rows, d.file.CRC32C = d.footer.Rows, d.footer.CRC32C
+		d.file.Rows, d.file.CRC32C, d.Hashes = d.footer.Rows, d.footer.CRC32C, &hashes{d.First, d.Last}
 		out = append(out, d)
 	}
 	slices.SortFunc(out, func(a, b described) int { return cmp.Compare(a.First, b.First) })
 	return out, nil
 }
 
-// checkTable refuses slabs, in their order, that are not the rows of a table.
+// checkTable refuses slabs, in their order, that are not the rows of a table. Of those that are not needed there is no footer.
 func checkTable(slabs []described, t export.Table, dim int) error {
-	rows := int64(0)
+	rows, last := int64(0), -1 // number of the last one with a footer
 	for i, f := range slabs {
+		rows += f.file.Rows
+		if f.footer == nil {
+			continue
+		}
 		switch {
 		case f.footer.Table != t.Name || f.Dim != int64(dim):
 			return fmt.Errorf("%s has %d weights a row of table %q, not %d of %q", f.Name, f.Dim, f.footer.Table, dim, t.Name)
-		case f.file.Rows != f.footer.Rows || f.file.CRC32C != f.footer.CRC32C:
+		case f.file.Rows != f.footer.Rows || f.file.CRC32C != f.footer.CRC32C || f.Hashes != nil && *f.Hashes != hashes{f.First, f.Last}:
 			return fmt.Errorf("%s has other rows than its manifest says", f.Name)
-		case i > 0 && f.First <= slabs[i-1].Last:
-			return fmt.Errorf("%s has hashes that %s has too", f.Name, slabs[i-1].Name)
+		case last >= 0 && f.First <= slabs[last].Last:
+			return fmt.Errorf("%s has hashes that %s has too", f.Name, slabs[last].Name)
 		}
-		rows += f.footer.Rows
+		last = i
 	}
 	if rows != t.Rows {
 		return fmt.Errorf("table %q has %d rows in its files, and should have %d", t.Name, rows, t.Rows)
@@ -176,8 +208,8 @@ func decodeManifest(b []byte) (*manifest, *export.Model, error) {
 	if err := json.Unmarshal(b, &v); err != nil || v.Format != formatName {
 		return nil, nil, fmt.Errorf("format %q: %w", v.Format, errors.Join(err, ErrCorrupt))
 	}
-	if v.Version != Version {
-		return nil, nil, fmt.Errorf("version %d, and this program reads %d: %w", v.Version, Version, ErrVersion)
+	if v.Version < oldest || v.Version > Version {
+		return nil, nil, fmt.Errorf("version %d, and this program reads %d to %d: %w", v.Version, oldest, Version, ErrVersion)
 	}
 	m, model := &manifest{}, &export.Model{}
 	d := json.NewDecoder(bytes.NewReader(b))

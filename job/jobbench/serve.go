@@ -47,7 +47,7 @@ const (
 
 // Serve measures answers to requests of 256 examples, of one user each, with DeepFM over 39 fields on two cores: requests a second in this process, over gRPC and over REST on
 // loopback with the client in this process too, beside onnxruntime and TensorFlow, which predict in their processes with the same model and have the requests in memory; the time of
-// an answer at half of that load; and what is allocated for one. o.Rows is how many rows the model is trained on.
+// an answer at half of that load; and what is allocated for one. Then the same in this process with the rows of row shards. o.Rows is how many rows the model is trained on.
 func Serve(ctx context.Context, o bench.Options) (results []bench.Result, err error) {
 	o = o.WithDefaults()
 	if o.Rows == 0 {
@@ -97,7 +97,8 @@ func Serve(ctx context.Context, o bench.Options) (results []bench.Result, err er
 		}
 		results = append(results, halves, allocated)
 	}
-	return results, nil
+	sharded, err := serveFromShards(ctx, o, s)
+	return append(results, sharded...), err
 }
 
 // served is a model that is served, with requests for it.

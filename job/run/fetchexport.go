@@ -85,10 +85,12 @@ type copies struct {
 	most  int64
 	// modelOnly leaves rows where they are.
 	modelOnly bool
-	notice    func(string)
-	status    func(result.Status)
-	store     *remote.Store // nil: it is opened when it is asked
-	unhook    func() bool
+	// part leaves rows that are not of it where they are; nil: none.
+	part   *native.Part
+	notice func(string)
+	status func(result.Status)
+	store  *remote.Store // nil: it is opened when it is asked
+	unhook func() bool
 }
 
 // openCopies makes the entry of a URL. Who keeps exports by a rule of its own (says) has one of its own.
@@ -197,7 +199,7 @@ func (c *copies) fetch(ctx context.Context, p native.Place, kept ...string) (dir
 	began := time.Now()
 	noticed := false
 	o := native.FetchOptions{
-		ModelOnly: c.modelOnly,
+		ModelOnly: c.modelOnly, Part: c.part,
 		Room: func(total, missing int64) error {
 			c.notice(fmt.Sprintf("fetching %s, %d bytes of %d, to %s", c.called(p), missing, total, dir))
 			noticed = true

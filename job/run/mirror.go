@@ -41,17 +41,20 @@ func (b badExport) still(manifest fsx.Info) bool {
 	return b.manifest.Size == manifest.Size && b.manifest.ModTime.Equal(manifest.ModTime) && time.Since(b.at) < badFor
 }
 
-// openMirror makes the mirror of a URL, or of what is no rows of its exports.
-func openMirror(text string, policy serve.Policy, modelOnly bool, o ExportCache, log *slog.Logger) (*mirrored, error) {
+// openMirror makes the mirror of a URL, or of what is no rows of its exports, or of the rows of a part.
+func openMirror(text string, policy serve.Policy, modelOnly bool, part *native.Part, o ExportCache, log *slog.Logger) (*mirrored, error) {
 	says := fmt.Sprintf("served %+v", policy)
 	if modelOnly {
 		says += " without rows"
+	}
+	if part != nil {
+		says += fmt.Sprintf(" rows %s", part)
 	}
 	c, err := openCopies(text, says, o)
 	if err != nil {
 		return nil, err
 	}
-	c.modelOnly = modelOnly
+	c.modelOnly, c.part = modelOnly, part
 	return &mirrored{copies: c, policy: policy, log: log, bad: map[string]badExport{}}, nil
 }
 

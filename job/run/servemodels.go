@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/monolith-go/monolith/export"
+	"github.com/monolith-go/monolith/export/native"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/secure"
 	"github.com/monolith-go/monolith/job/component"
@@ -46,7 +47,7 @@ type ServeModelsOptions struct {
 	// Jobs are jobs whose models are served while they are trained.
 	Jobs []ServedJob
 	// Shard, if not nil, makes the server a row shard of its exports: others read the rows of this part over gRPC, and nothing is predicted here.
-	Shard *rows.Part
+	Shard *native.Part
 	// Rows say where the rows of exports are read, if not here.
 	Rows RowShards
 	// Every is how often the shards of jobs are asked what has changed; 0: every 250 ms.
@@ -83,7 +84,7 @@ type ServeModelsOptions struct {
 
 // RowShards are servers with a Shard that have the rows of the same exports, as DIR, NAME=DIR or URL, and how they are reached. Without Addrs there are none.
 type RowShards struct {
-	// Addrs are their addresses for gRPC, of all of them, in the order of their numbers.
+	// Addrs are their addresses for gRPC, of all of them, in the order of their numbers: HOST:PORT, or of several replicas HOST:PORT|HOST:PORT.
 	Addrs []string
 	// CacheBytes is what rows that were read may take here; 0: none are kept.
 	CacheBytes int64
@@ -92,6 +93,9 @@ type RowShards struct {
 	// TokenFile, if not empty, has the token to bear. It may change.
 	TokenFile string
 }
+
+// replicaMark is between the addresses of the replicas of a row shard.
+const replicaMark = "|"
 
 // drainFor bounds how long requests that were begun are answered.
 const drainFor = 30 * time.Second
@@ -245,7 +249,7 @@ func (o *ServeModelsOptions) models() (out []serve.ModelConfig, mirrors []*mirro
 			return nil, nil, err
 		}
 		if fsx.IsURL(dir) {
-			m, err := openMirror(dir, o.Policy, len(o.Rows.Addrs) > 0, o.Cache, o.Logger)
+			m, err := openMirror(dir, o.Policy, len(o.Rows.Addrs) > 0, o.Shard, o.Cache, o.Logger)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -326,9 +330,11 @@ func tokenIn(file string) (secure.Token, error) {
 // checkShards refuses row shards that cannot be.
 func (o *ServeModelsOptions) checkShards() error {
 	addrs := o.Rows.Addrs
-	for _, a := range addrs {
-		if err := wire.CheckAddress(a); err != nil {
-			return fault.Config("job: --rows: %w", err)
+	for _, of := range addrs {
+		for a := range strings.SplitSeq(of, replicaMark) {
+			if err := wire.CheckAddress(a); err != nil {
+				return fault.Config("job: --rows: %w", err)
+			}
 		}
 	}
 	switch p := o.Shard; {
@@ -370,13 +376,17 @@ func (r *RowShards) dial(metrics *serve.Metrics, log *slog.Logger) (_ *rows.Clie
 		}
 	}
 	o := rows.Options{CacheBytes: r.CacheBytes, Observer: metrics, Logger: log}
-	for _, a := range r.Addrs {
-		c, err := wire.NewClient(a, conf)
-		if err != nil {
-			return nil, nil, errors.Join(fault.Config("job: --rows: %w", err), hangUp())
+	for _, of := range r.Addrs {
+		var shard rows.Shard
+		for a := range strings.SplitSeq(of, replicaMark) {
+			c, err := wire.NewClient(a, conf)
+			if err != nil {
+				return nil, nil, errors.Join(fault.Config("job: --rows: %w", err), hangUp())
+			}
+			conns = append(conns, c)
+			shard = append(shard, rows.Replica{Addr: a, Conn: c})
 		}
-		conns = append(conns, c)
-		o.Shards = append(o.Shards, rows.Shard{Addr: a, Conn: c})
+		o.Shards = append(o.Shards, shard)
 	}
 	return rows.NewClient(o), hangUp, nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,8 +24,11 @@ import (
 // ErrNotReady means that a row shard does not answer, or has not got an export: [Client.Open] may be tried again.
 var ErrNotReady = errors.New("its rows cannot be read yet")
 
-// Shard is a row shard as an entry reaches it.
-type Shard struct {
+// Shard is a row shard as an entry reaches it: one or more replicas, processes that have the same rows. Lookups go to them by turns, and where one does not answer to the next.
+type Shard []Replica
+
+// Replica is one of the processes of a row shard.
+type Replica struct {
 	// Addr names it in errors.
 	Addr string
 	// Conn is the caller's, and stays open as long as the client.
@@ -41,17 +45,17 @@ type Observer interface {
 
 // Options are what a client asks whom. Shards is required; the zero value of everything else works.
 type Options struct {
-	// Shards are all of them, in the order of their numbers.
+	// Shards are all of them, in the order of their numbers, none without a replica.
 	Shards []Shard
 	// CacheBytes is what rows that were read may take; 0: none are kept.
 	CacheBytes int64
 	// Timeout bounds a call to a shard; 0: 5 s.
 	Timeout time.Duration
-	// Hold is how often shards are told which exports are read, which they keep; 0: 5 s.
+	// Hold is how often replicas are told which exports are read, which they keep, and so how long one that is back may have to wait for lookups while another answers them; 0: 5 s.
 	Hold time.Duration
 	// Observer, if not nil, is told what is done.
 	Observer Observer
-	// Logger gets a line when a shard is lost and when it is back; nil: nothing is logged.
+	// Logger gets a line when a replica is lost and when it is back; nil: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -63,10 +67,17 @@ type Client struct {
 	tables atomic.Uint32 // numbers that tables of exports have in the cache
 }
 
-// shard is one with how it is.
+// shard is one with how its replicas are.
 type shard struct {
-	Shard
-	rows servingv1.RowsClient
+	replicas []replica
+	turn     atomic.Uint32
+}
+
+// replica is one with how it is.
+type replica struct {
+	Replica
+	number int // of its shard
+	rows   servingv1.RowsClient
 
 	mu    sync.Mutex
 	err   error // of the last call
@@ -74,9 +85,10 @@ type shard struct {
 	took  time.Duration // of all
 }
 
-// Status is how a shard is.
+// Status is how a replica of a shard is.
 type Status struct {
-	Addr string
+	Shard int
+	Addr  string
 	// Err is why the last call failed; nil: it did not.
 	Err error
 	// Calls is how many lookups were answered, and Mean the time that they took on the mean.
@@ -90,51 +102,82 @@ func NewClient(o Options) *Client {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	c := &Client{o: o, shards: make([]shard, len(o.Shards)), cache: newCache(o.CacheBytes)}
 	for i, s := range o.Shards {
-		c.shards[i].Shard, c.shards[i].rows = s, servingv1.NewRowsClient(s.Conn)
+		c.shards[i].replicas = make([]replica, len(s))
+		for j, r := range s {
+			of := &c.shards[i].replicas[j]
+			of.Replica, of.number, of.rows = r, i, servingv1.NewRowsClient(r.Conn)
+		}
 	}
 	return c
 }
 
-// Status says how the shards are.
-func (c *Client) Status() []Status {
-	out := make([]Status, len(c.shards))
+// Status says how the replicas of all shards are.
+func (c *Client) Status() (out []Status) {
 	for i := range c.shards {
-		s := &c.shards[i]
-		s.mu.Lock()
-		out[i] = Status{Addr: s.Addr, Err: s.err, Calls: s.calls}
-		if s.calls > 0 {
-			out[i].Mean = s.took / time.Duration(s.calls)
+		for j := range c.shards[i].replicas {
+			r := &c.shards[i].replicas[j]
+			r.mu.Lock()
+			s := Status{Shard: i, Addr: r.Addr, Err: r.err, Calls: r.calls}
+			if r.calls > 0 {
+				s.Mean = r.took / time.Duration(r.calls)
+			}
+			r.mu.Unlock()
+			out = append(out, s)
 		}
-		s.mu.Unlock()
 	}
 	return out
+}
+
+// inTurn appends the numbers of the replicas in the order in which they are asked: those whose last call succeeded, which begin by turns, then the others.
+func (s *shard) inTurn(order []int) []int {
+	if len(s.replicas) == 1 {
+		return append(order, 0)
+	}
+	first, lost := int(s.turn.Add(1)%uint32(len(s.replicas))), 0
+	for i := range s.replicas {
+		j := (first + i) % len(s.replicas)
+		r := &s.replicas[j]
+		r.mu.Lock()
+		good := r.err == nil
+		r.mu.Unlock()
+		order = append(order, j)
+		if !good {
+			lost++
+			continue
+		}
+		if lost > 0 { // in front of those that are lost
+			at := len(order) - 1 - lost
+			copy(order[at+1:], order[at:])
+			order[at] = j
+		}
+	}
+	return order
 }
 
 // CacheBytes is what rows that were read take.
 func (c *Client) CacheBytes() int64 { return c.cache.bytes() }
 
-// is remembers how the last call to a shard went, and says when that is another than before. took is above 0 of a lookup that was answered.
-func (c *Client) is(number int, err error, took time.Duration) {
-	s := &c.shards[number]
-	s.mu.Lock()
-	was := s.err
-	s.err = err
+// is remembers how the last call to a replica went, and says when that is another than before. took is above 0 of a lookup that was answered.
+func (c *Client) is(r *replica, err error, took time.Duration) {
+	r.mu.Lock()
+	was := r.err
+	r.err = err
 	if took > 0 {
-		s.calls++
-		s.took += took
+		r.calls++
+		r.took += took
 	}
-	s.mu.Unlock()
+	r.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
-		c.o.Logger.Warn("a row shard cannot be read; rows that the cache has are used", "shard", number, "addr", s.Addr, "err", err)
+		c.o.Logger.Warn("a row shard cannot be read; its other replicas are asked, and rows that the cache has are used", "shard", r.number, "addr", r.Addr, "err", err)
 	case err == nil && was != nil:
-		c.o.Logger.Info("a row shard can be read again", "shard", number, "addr", s.Addr)
+		c.o.Logger.Info("a row shard can be read again", "shard", r.number, "addr", r.Addr)
 	}
 }
 
-// name names a shard in errors.
-func (c *Client) name(number int) string {
-	return fmt.Sprintf("row shard %d of %d at %s", number, len(c.shards), c.shards[number].Addr)
+// name names a replica in errors.
+func (c *Client) name(r *replica) string {
+	return fmt.Sprintf("row shard %d of %d at %s", r.number, len(c.shards), r.Addr)
 }
 
 // Rows are the rows of an export, of which the entry has all else. Methods may overlap, but for Close.
@@ -151,8 +194,8 @@ type Rows struct {
 	wg   sync.WaitGroup
 }
 
-// Open begins to read the rows of an export of a model: m and manifest are as [native.OpenModel] has them, and version is what the export is called in errors. Errors: [ErrNotReady] as long as
-// a shard does not answer, is not the one that its place among the shards says, or does not have the export; the text says which and why.
+// Open begins to read the rows of an export of a model: m and manifest are as [native.OpenModel] has them, and version is what the export is called in errors. Errors: [ErrNotReady] as long as of
+// some shard no replica has the export: each does not answer, is not of the shard that its place says, or has others; the text says which and why.
 //
 // [native.OpenModel]: https://pkg.go.dev/github.com/monolith-go/monolith/export/native#OpenModel
 func (c *Client) Open(ctx context.Context, model string, version int64, m *export.Model, manifest uint32) (*Rows, error) {
@@ -181,28 +224,38 @@ func (c *Client) Open(ctx context.Context, model string, version int64, m *expor
 	return r, nil
 }
 
-// hold asks all shards for an export, and returns what is wrong with those that do not have it.
+// hold asks all replicas for an export, and returns what is wrong with those shards of which none has it.
 func (c *Client) hold(ctx context.Context, model string, version int64, manifest uint32) error {
 	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
-	errs := make([]error, len(c.shards))
+	errs := make([][]error, len(c.shards))
 	var wg sync.WaitGroup
 	for i := range c.shards {
-		wg.Go(func() {
-			got, err := c.shards[i].rows.Hold(ctx, &servingv1.HoldRequest{Model: model, Manifest: manifest})
-			if err == nil {
-				err = c.has(i, got, version, manifest)
-			}
-			if err != nil {
-				errs[i] = fmt.Errorf("%s: %s", c.name(i), text(err))
-			}
-			if !errors.Is(ctx.Err(), context.Canceled) { // otherwise nobody asks any more
-				c.is(i, errs[i], 0)
-			}
-		})
+		errs[i] = make([]error, len(c.shards[i].replicas))
+		for j := range c.shards[i].replicas {
+			wg.Go(func() {
+				r := &c.shards[i].replicas[j]
+				got, err := r.rows.Hold(ctx, &servingv1.HoldRequest{Model: model, Manifest: manifest})
+				if err == nil {
+					err = c.has(i, got, version, manifest)
+				}
+				if err != nil {
+					errs[i][j] = fmt.Errorf("%s: %s", c.name(r), text(err))
+				}
+				if !errors.Is(ctx.Err(), context.Canceled) { // otherwise nobody asks any more
+					c.is(r, errs[i][j], 0)
+				}
+			})
+		}
 	}
 	wg.Wait()
-	return all(errs)
+	var lacking []error
+	for _, of := range errs {
+		if !slices.Contains(of, nil) {
+			lacking = append(lacking, of...)
+		}
+	}
+	return all(lacking)
 }
 
 // all is what shards have said, in a line; nil: nothing is wrong.
@@ -219,7 +272,7 @@ func all(errs []error) error {
 	return errors.New(strings.Join(texts, "; "))
 }
 
-// has refuses a shard that is another one than it should be, or does not have an export.
+// has refuses a replica of another shard than it should be of, or does not have an export.
 func (c *Client) has(number int, got *servingv1.HoldResponse, version int64, manifest uint32) error {
 	if got.GetShard() != uint32(number) || got.GetShards() != uint32(len(c.shards)) {
 		return fmt.Errorf("it is shard %d of %d: name all row shards in the order of their numbers, or start that one with --shard %d/%d", got.GetShard(), got.GetShards(), number, len(c.shards))

@@ -40,6 +40,9 @@ type ask struct {
 	request servingv1.LookupRequest
 	ids     []*servingv1.Ids
 	parts   []part
+	// order is in which replicas are asked, and errs what is wrong with those that were.
+	order []int
+	errs  []error
 }
 
 // missing are ids of a table that the cache does not have, and where they are in the lookup.
@@ -77,8 +80,8 @@ func (r *Reader) Dense(_ context.Context, have uint64, dst []float32) (version u
 	return 1, nil
 }
 
-// Lookup fills rows.Values for rows.Keys from the cache and from the shards, all of which are asked at once. Errors are statuses of gRPC that name the shard: UNAVAILABLE for one that does not
-// answer or no longer has the export; DEADLINE_EXCEEDED and CANCELED where ctx ends; RESOURCE_EXHAUSTED and DATA_LOSS as the shard says. Only ids that the cache does not have are asked for, so that nothing fails
+// Lookup fills rows.Values for rows.Keys from the cache and from the shards, all of which are asked at once, each by one of its replicas or, where that fails, by the next. Errors are statuses of gRPC that name
+// the replicas of a shard of which none answers: UNAVAILABLE for those that cannot be reached or no longer have the export; DEADLINE_EXCEEDED and CANCELED where ctx ends; RESOURCE_EXHAUSTED and DATA_LOSS as they say. Only ids that the cache does not have are asked for, so that nothing fails
 // for a shard whose rows it has. [errors.ErrUnsupported] for rows with optimizer state.
 func (r *Reader) Lookup(ctx context.Context, rows *param.Rows) error {
 	if rows.State != nil {
@@ -138,60 +141,92 @@ func (r *Reader) ask(ctx context.Context, rows *param.Rows) error {
 		}
 	}
 	wg.Wait()
-	if err := all(r.errs); err != nil {
-		code := codes.OK
-		for _, err := range r.errs {
-			code = max(code, status.Code(err)) // of several kinds DATA_LOSS, then UNAVAILABLE
-		}
-		return status.Error(code, err.Error())
+	return allStatus(r.errs)
+}
+
+// allStatus is what shards or replicas have said, as one status.
+func allStatus(errs []error) error {
+	err := all(errs)
+	if err == nil {
+		return nil
 	}
-	return nil
+	code := codes.OK
+	for _, err := range errs {
+		code = max(code, status.Code(err)) // of several kinds DATA_LOSS, then UNAVAILABLE
+	}
+	return status.Error(code, err.Error())
 }
 
 // askShard asks a shard for what is missing of it, in as many calls as it takes.
 func (r *Reader) askShard(ctx context.Context, number int, rows *param.Rows) error {
 	a := &r.asks[number]
-	due := time.Now().Add(r.r.c.o.Timeout)
-	theirs, has := ctx.Deadline()
-	slow := !has || due.Before(theirs)
-	ctx, cancel := context.WithDeadline(ctx, due)
-	defer cancel()
+	a.order = r.r.c.shards[number].inTurn(a.order[:0])
 	for t, from := 0, 0; t < len(a.tables); {
 		t, from = r.next(a, t, from)
 		if len(a.parts) == 0 {
 			break
 		}
-		began := time.Now()
-		got, err := r.r.c.shards[number].rows.Lookup(ctx, &a.request, grpc.MaxCallRecvMsgSize(maxAnswer))
-		took := time.Since(began)
-		if o := r.r.c.o.Observer; o != nil {
-			o.Called(number, took, status.Code(err))
+		if err := r.call(ctx, number, a, rows); err != nil {
+			return err
 		}
-		if err == nil {
-			err = r.take(a, got, rows)
-		}
-		if err != nil {
-			return r.failed(number, slow, err)
-		}
-		r.r.c.is(number, nil, took)
 	}
 	return nil
 }
 
-// failed is the error of a call to a shard, for who asks this server. slow: if the time is over, it is that of calls to shards, not that of who asks.
-func (r *Reader) failed(number int, slow bool, err error) error {
+// call asks the replicas of a shard for what an ask has, one after the other until one answers, with which later calls of the ask begin.
+func (r *Reader) call(ctx context.Context, number int, a *ask, rows *param.Rows) error {
+	a.errs = a.errs[:0]
+	for i, j := range a.order {
+		err := r.askReplica(ctx, &r.r.c.shards[number].replicas[j], a, rows)
+		if err == nil {
+			a.order[0], a.order[i] = j, a.order[0]
+			return nil
+		}
+		if ctx.Err() != nil { // nobody waits for another
+			return err
+		}
+		a.errs = append(a.errs, err)
+	}
+	return allStatus(a.errs)
+}
+
+// askReplica asks one replica.
+func (r *Reader) askReplica(ctx context.Context, of *replica, a *ask, rows *param.Rows) error {
+	began := time.Now()
+	due := began.Add(r.r.c.o.Timeout)
+	theirs, has := ctx.Deadline()
+	slow := !has || due.Before(theirs)
+	within, cancel := context.WithDeadline(ctx, due)
+	defer cancel()
+	got, err := of.rows.Lookup(within, &a.request, grpc.MaxCallRecvMsgSize(maxAnswer))
+	took := time.Since(began)
+	if o := r.r.c.o.Observer; o != nil {
+		o.Called(of.number, took, status.Code(err))
+	}
+	if err == nil {
+		err = r.take(a, got, rows)
+	}
+	if err != nil {
+		return r.failed(of, slow, err)
+	}
+	r.r.c.is(of, nil, took)
+	return nil
+}
+
+// failed is the error of a call to a replica, for who asks this server. slow: if the time is over, it is that of calls to shards, not that of who asks.
+func (r *Reader) failed(of *replica, slow bool, err error) error {
 	code := status.Code(err)
 	switch {
 	case code == codes.DeadlineExceeded && slow:
 		code, err = codes.Unavailable, fmt.Errorf("no answer within %s", r.r.c.o.Timeout)
 	case code == codes.DeadlineExceeded, code == codes.Canceled: // says nothing about the shard
-		return status.Errorf(code, "%s: %s", r.r.c.name(number), text(err))
+		return status.Errorf(code, "%s: %s", r.r.c.name(of), text(err))
 	case code == codes.ResourceExhausted, code == codes.DataLoss:
 	default: // also what it thinks of this server: that is no fault of who asks
 		code = codes.Unavailable
 	}
-	err = fmt.Errorf("%s: %s", r.r.c.name(number), text(err))
-	r.r.c.is(number, err, 0)
+	err = fmt.Errorf("%s: %s", r.r.c.name(of), text(err))
+	r.r.c.is(of, err, 0)
 	return status.Error(code, err.Error())
 }
 

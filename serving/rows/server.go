@@ -2,7 +2,6 @@ package rows
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"google.golang.org/grpc/codes"
@@ -12,15 +11,6 @@ import (
 	"github.com/monolith-go/monolith/internal/nearest"
 	servingv1 "github.com/monolith-go/monolith/proto/monolith/serving/v1"
 )
-
-// Part is one of several equal ranges of hashes.
-type Part struct {
-	// Index is its number, from 0, and Of how many there are.
-	Index, Of int
-}
-
-// String is the part as the command line has it: 0/2.
-func (p Part) String() string { return fmt.Sprintf("%d/%d", p.Index, p.Of) }
 
 // Held is an export that a shard has open.
 type Held struct {
@@ -39,13 +29,13 @@ type Exports interface {
 
 // Server is a row shard: the service monolith.serving.v1.Rows. Methods may overlap.
 type Server struct {
-	part   Part
+	part   native.Part
 	from   Exports
 	looked func(model string, ids int, code codes.Code)
 }
 
 // NewServer makes a server of the rows of a part. looked, if not nil, is called for each lookup of a model that is served.
-func NewServer(part Part, from Exports, looked func(model string, ids int, code codes.Code)) *Server {
+func NewServer(part native.Part, from Exports, looked func(model string, ids int, code codes.Code)) *Server {
 	return &Server{part, from, looked}
 }
 

@@ -9,7 +9,10 @@ server together.
 Beside them, where they are installed, onnxruntime and TensorFlow predict with the same model, exported for them, in processes of their own that have the requests in memory: one request at a
 time on two threads, and two at a time. Their predictions are compared with ours.
 
-  monolith bench serve --with onnxruntime=$HOME/onnx/bin/python3 --with tensorflow=$HOME/tf/bin/python3`,
+Then requests in this process whose rows are read of two row shards (monolith serve --shard, --rows) over gRPC on loopback, beside those whose rows are all here: with a cache of the rows, and without.
+
+  monolith bench serve --with onnxruntime=$HOME/onnx/bin/python3 --with tensorflow=$HOME/tf/bin/python3
+  monolith bench serve --only 'row shards'`,
 		with: []string{"onnxruntime", "tensorflow"},
 	}
 }

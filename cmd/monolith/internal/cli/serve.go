@@ -7,10 +7,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/monolith-go/monolith/export/native"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/secure"
 	"github.com/monolith-go/monolith/job"
-	"github.com/monolith-go/monolith/serving/rows"
 )
 
 func (a *App) serveCommand(out *outcome) *cobra.Command {
@@ -37,7 +37,8 @@ the shards, moments behind. A shard that does not answer is asked again, and wha
 metrics, says how old it is. Where the shards are in the process that trains, each snapshot is served when it is there.
 
 Where the rows of the exports are too many for one machine, other processes hold them: each of N row shards is started with the same exports and --shard 0/N, 1/N and so on, and gives the
-rows of its part of the ids to servers that are started with --rows and the addresses of all of them. Those have all else of the model in memory, and the rows that are asked for most (--row-cache).
+rows of its part of the ids to servers that are started with --rows and the addresses of all of them. Those have all else of the model in memory, and the rows that are asked for most (--row-cache). A
+shard may have several processes, replicas whose addresses are joined by |: where one does not answer another is asked.
 
   POST /v1/models/NAME:predict, :classify, :regress      also /v1/models/NAME/versions/N:predict
   GET  /v1/models/NAME and /v1/models/NAME/metadata      versions; inputs and outputs
@@ -56,6 +57,8 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
   monolith serve models/click --shard 1/2 --grpc 127.0.0.1:8610 \
     --http 127.0.0.1:8611
   monolith serve models/click --rows 127.0.0.1:8600,127.0.0.1:8610
+  monolith serve models/click --rows 'a1:8600|a2:8600,b1:8600|b2:8600' \
+    --rows-tls-ca ca.pem --rows-token-file token
   monolith serve models/click --http 0.0.0.0:8501 --grpc 0.0.0.0:8500 \
     --tls-cert c.pem --tls-key k.pem --token-file token
   curl -d '{"instances": [{"user": 12, "item": 7}]}' \
@@ -108,7 +111,7 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 				o.Rows.TLS = &rowsTLS
 			}
 			if shard != "" {
-				var p rows.Part
+				var p native.Part
 				if n, err := fmt.Sscanf(shard, "%d/%d", &p.Index, &p.Of); n != 2 || err != nil || p.String() != shard {
 					return &usageError{message: fmt.Sprintf("--shard is %q: such as 0/2 and 1/2, the first and the second of two", shard)}
 				}
@@ -144,7 +147,7 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 	flags.DurationVar(&o.Poll, "poll", 2*time.Second, "`how often` folders are looked into")
 	addCache(cmd, &o.Cache)
 	flags.StringVar(&shard, "shard", "", "which `I/N` of the rows of the exports are here, for servers with --rows: 0/2 is the first half")
-	flags.StringSliceVar(&o.Rows.Addrs, "rows", nil, "`addresses` of gRPC of all row shards, in the order of their numbers, where rows are read")
+	flags.StringSliceVar(&o.Rows.Addrs, "rows", nil, "`addresses` of gRPC of all row shards, in the order of their numbers, where rows are read; those of the replicas of a shard are joined by |")
 	flags.Int64Var(&o.Rows.CacheBytes, "row-cache", 256<<20, "how many `bytes` rows of shards have that are kept; 0: none are")
 	flags.StringVar(&rowsTLS.CA, "rows-tls-ca", "", "PEM `file` of who certifies row shards")
 	flags.StringVar(&rowsTLS.Cert, "rows-tls-cert", "", "PEM `file` of the certificate that row shards are shown")
