@@ -115,3 +115,38 @@ func TestDefaultsAreTheZoos(t *testing.T) {
 		}
 	}
 }
+
+// TestTowersOfBlocks: two towers of blocks learn by the softmax over a batch, and without a table of the item's own the place is named.
+func TestTowersOfBlocks(t *testing.T) {
+	t.Parallel()
+	decode := func(movies string) (*job.Config, error) {
+		return job.Decode([]byte(`
+version: 1
+name: towers
+dir: `+filepath.Join(t.TempDir(), "run")+`
+source: {synthetic: {examples: 1000}}
+parse: {features: [{name: user, slot: 1}, {name: item, slot: 2`+movies+`}]}
+heads: [{name: click, loss: batch_softmax}]
+model:
+  graph:
+    dim: 4
+    blocks:
+      - {name: user, kind: {embedding: {features: [user]}}}
+      - {name: item, kind: {embedding: {features: [item]}}}
+      - {name: score, kind: {batch_softmax: item}, inputs: [user, item]}
+    heads: [score]
+train: {batch: 100}
+`), "towers.yaml", job.LoadOptions{})
+	}
+	c, err := decode(", table: items")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := job.Run(t.Context(), c, job.RunOptions{})
+	if err != nil || r.Examples != 1000 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if _, err := decode(""); err == nil || !strings.Contains(err.Error(), `model.graph.blocks[2].kind: of block "score": features "item" and "user" share a table`) {
+		t.Errorf("without a table of items: %v", err)
+	}
+}

@@ -284,6 +284,8 @@ type InputChecker interface {
 // Head is an output of a job as a model sees it before data is read.
 type Head struct {
 	Name string
+	// Loss is the name of its loss.
+	Loss string
 	// Width is how many numbers it predicts of an example: its classes, where it has some, otherwise 1.
 	Width int
 }

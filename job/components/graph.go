@@ -94,7 +94,11 @@ func (m *Graph) CheckInputs(in []component.Input, heads []component.Head, report
 		}
 	}
 	for _, h := range heads {
-		known.Heads = append(known.Heads, model.Head{Name: h.Name, Loss: loss.CrossEntropy, Width: h.Width})
+		of := loss.CrossEntropy // which takes any output but that of one operator
+		if h.Loss == loss.BatchSoftmax {
+			of = loss.BatchSoftmax
+		}
+		known.Heads = append(known.Heads, model.Head{Name: h.Name, Loss: of, Width: h.Width})
 	}
 	_, err := m.compose(known)
 	if err == nil {

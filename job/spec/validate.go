@@ -248,7 +248,7 @@ func (v *validator) inputs(c *Config) {
 	}
 	var heads []component.Head
 	for _, h := range c.Heads {
-		heads = append(heads, component.Head{Name: h.Name, Width: max(h.Classes, 1)})
+		heads = append(heads, component.Head{Name: h.Name, Loss: h.Loss, Width: max(h.Classes, 1)})
 	}
 	m.CheckInputs(in, heads, v.report(conf.Join("model", c.Model.Name())))
 }

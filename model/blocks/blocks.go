@@ -392,7 +392,7 @@ func (m *making) build() (*graph.Graph, error) {
 }
 
 // segments says which segments the rows of a table have: those that blocks read.
-func (m *making) segments(t zoo.Table) (bias bool, width int) {
+func (m *making) segments(t zoo.Table) (has zoo.Segments) {
 	for _, block := range m.cfg.Blocks {
 		reader, ok := block.Kind.(Reader)
 		if !ok {
@@ -403,14 +403,17 @@ func (m *making) segments(t zoo.Table) (bias bool, width int) {
 			if f.Kind != model.Sparse || f.Table != t.Name || !slices.Contains(names, f.Name) {
 				continue
 			}
-			if of == Weights {
-				bias = true
-			} else {
-				width = t.Dim
+			switch of {
+			case Weights:
+				has.Bias = true
+			case Intervals:
+				has.Interval = true
+			case Vectorial, Numeric:
+				has.Vec = t.Dim
 			}
 		}
 	}
-	return bias, width
+	return has
 }
 
 // block builds one block, of values that are there.

@@ -97,7 +97,7 @@ func TestKindsFollowReference(t *testing.T) {
 		"number_vectors": {block("k", &blocks.Fold{}, "price")},
 		"linear":         {block("k", &blocks.Concat{}, "first")},
 		"dense":          {block("k", &blocks.Dense{Units: 3, Activation: "gelu"}, "x", "first")},
-		"mlp":            {block("k", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{4, 3}, BatchNorm: true, Dropout: 0.2}, Out: 2}, "x")},
+		"mlp":            {block("k", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{4, 3}, BatchNorm: true, Dropout: 0.2}, Out: 2}, "x", "n"), block("n", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{3}, KernelNorm: true}}, "x")},
 		"activation":     {block("d", &blocks.Dense{Units: 3}, "seen"), block("s", &blocks.Activation{Function: "prelu"}, "d"), block("p", &blocks.Pool{By: "mean"}, "s"), block("k", &blocks.Activation{Function: "softmax"}, "p")},
 		"layer_norm":     {block("n", &blocks.LayerNorm{Each: "vector"}, "v"), block("k", &blocks.LayerNorm{}, "n")},
 		"batch_norm":     {block("k", &blocks.BatchNorm{}, "x")},
@@ -112,7 +112,7 @@ func TestKindsFollowReference(t *testing.T) {
 		"bi_interaction": {block("k", &blocks.BiInteraction{}, "v")},
 		"dots":           {block("k", &blocks.Dots{}, "pair", "recent")},
 		"pair_attention": {block("k", &blocks.PairAttention{Hidden: 3}, "v")},
-		"cross":          {block("s", &blocks.Activation{Function: "sigmoid"}, "recent"), block("c", &blocks.Cross{Layers: 2}, "s"), block("k", &blocks.Cross{Layers: 1, Weights: "vector"}, "c")},
+		"cross":          {block("s", &blocks.Activation{Function: "sigmoid"}, "recent"), block("c", &blocks.Cross{Layers: 2}, "s"), block("m", &blocks.Cross{Layers: 2, Rank: 2, Experts: 2}, "c"), block("k", &blocks.Cross{Layers: 1, Weights: "vector"}, "m")},
 		"cin":            {block("k", &blocks.CIN{Maps: []int{3, 2}}, "v")},
 		"senet":          {block("s", &blocks.SENet{Reduction: 2}, "v"), block("k", &blocks.Dots{}, "s")},
 		"bilinear":       {block("k", &blocks.Bilinear{}, "pair", "recent")},
@@ -129,6 +129,7 @@ func TestKindsFollowReference(t *testing.T) {
 		"rankmixer":      {block("t", &blocks.Tokens{Tokens: 2, Width: 4}, "x"), block("k", &blocks.RankMixer{Expansion: 2}, "t")},
 		"gate":           {block("k", &blocks.Gate{Hidden: 3}, "v", "age", "tags")},
 		"lhuc":           {block("k", &blocks.LHUC{Layers: layers, Gate: 2}, "v", "age")},
+		"batch_softmax":  {block("t", &blocks.Dense{Units: 3}, "tags"), block("a", &blocks.Dense{Units: 3}, "age"), block("k", &blocks.BatchSoftmax{Item: "tags", Temperature: 0.5}, "t", "a")},
 		"cosine":         {block("k", &blocks.Cosine{Factor: 2}, "recent", "price")},
 
 		"pool":             {block("a", &blocks.Pool{}, "seen"), block("b", &blocks.Pool{By: "mean"}, "seen"), block("c", &blocks.Pool{By: "sqrtn"}, "seen"), block("k", &blocks.Sum{}, "a", "b", "c")},
@@ -137,7 +138,10 @@ func TestKindsFollowReference(t *testing.T) {
 		"hstu":             {block("a", &blocks.HSTU{Layers: 2, Heads: 2, Width: 6, Positions: 2}, "price", "seen"), block("b", &blocks.HSTU{Layers: 1, Heads: 1, Width: 2, Positions: 9}, "a", "seen"), block("k", &blocks.Concat{}, "a", "b")},
 		"dien":             {block("k", &blocks.DIEN{Width: 2}, "price", "seen")},
 
-		"mmoe":      {block("m", &blocks.MMoE{Tasks: tasks, Experts: 2, Layers: layers}, "x"), block("k", &blocks.Concat{}, "m.a", "m.b")},
+		"mmoe": {
+			block("m", &blocks.MMoE{Tasks: tasks, Experts: 2, Layers: layers}, "x"), block("t", &blocks.MMoE{Tasks: tasks, Experts: 3, TopExperts: 2, GateNoise: true, Layers: layers}, "v"),
+			block("k", &blocks.Concat{}, "m.a", "m.b", "t.a", "t.b"),
+		},
 		"ple":       {block("m", &blocks.PLE{Tasks: tasks, Experts: 1, OwnExperts: 1, Levels: 2, Layers: layers}, "x"), block("k", &blocks.Concat{}, "m.a", "m.b")},
 		"snr":       {block("m", &blocks.SNR{Tasks: tasks, Experts: 2, Levels: 2, Layers: layers}, "x"), block("k", &blocks.Concat{}, "m.a", "m.b")},
 		"mixture":   {block("k", &blocks.Mixture{}, "x", "recent", "price")},
@@ -297,9 +301,15 @@ func TestFaults(t *testing.T) {
 		},
 		"settings": {
 			all(block("a", &blocks.Activation{Function: "leaky_rely"}, "x"), block("s", &blocks.SelfAttention{Layers: 1, Heads: 3, Width: 4}, "v"), block("f", &blocks.Fusion{Heads: 3}, "pair", "recent"), block("t", &blocks.Tokens{Tokens: 99, Width: 1}, "x"),
-				block("r", &blocks.RankMixer{Expansion: 1}, "pair", "recent"), block("z", &blocks.PLE{Tasks: blocks.Tasks{Tasks: []string{"p"}}}, "x"), out("a", "s", "f", "t", "r", "z.p")), head,
+				block("r", &blocks.RankMixer{Expansion: 1}, "pair", "recent"), block("z", &blocks.PLE{Tasks: blocks.Tasks{Tasks: []string{"p"}}}, "x"),
+				block("c", &blocks.Cross{Layers: 1, Weights: "vector", Rank: 1}, "x"), block("o", &blocks.MMoE{Tasks: blocks.Tasks{Tasks: []string{"p"}}, Experts: 1, TopExperts: 2}, "x"),
+				block("b", &blocks.MMoE{Tasks: blocks.Tasks{Tasks: []string{"p"}}, Experts: 1, Balance: 1}, "x"), block("i", &blocks.BatchSoftmax{Item: "item", Temperature: 1}, "recent", "price"),
+				block("h", &blocks.HSTU{Layers: 1, Heads: 1, Width: 1, Positions: 1}, "tags", "seen"), out("a", "s", "f", "t", "r", "z.p", "c", "o.p", "b.p", "i", "h")), head,
 			nil,
-			[]string{`activation "leaky_rely" is unknown, did you mean "leaky_relu"?`, `width 4 does not divide among heads 3`, `inputs of 8 and 4 numbers do not divide among heads 3`, `its inputs have 21 numbers, which make no 99 tokens`, `vectors of 4 numbers do not divide among the 3 of them`, `experts and levels are at least one each`},
+			[]string{
+				`of block "c": rank is of matrices`, `of block "o": top_experts 2 is not between 1 and experts, 1`, `of block "b": gate_noise and balance are of gates`, `of block "i": features "item" and "user" share a table`,
+				`of block "h": the query has 3 numbers`, `activation "leaky_rely" is unknown, did you mean "leaky_relu"?`, `width 4 does not divide among heads 3`, `inputs of 8 and 4 numbers do not divide among heads 3`, `its inputs have 21 numbers, which make no 99 tokens`, `vectors of 4 numbers do not divide among the 3 of them`, `experts and levels are at least one each`,
+			},
 		},
 	}
 	for name, test := range tests {

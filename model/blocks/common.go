@@ -7,6 +7,7 @@ import (
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/layer"
+	"github.com/monolith-go/monolith/model/zoo"
 )
 
 // activation is the function of a name, of those of package layer. An unknown name is a fault.
@@ -27,12 +28,14 @@ type Layers struct {
 	Activation string `yaml:"activation" default:"relu" enum:"@activations"`
 	// BatchNorm normalises each layer by its batch's mean and variance, before the activation.
 	BatchNorm bool `yaml:"batch_norm" default:"false"`
+	// KernelNorm learns the length of each column of a layer's weights for itself, apart from its direction; not over entries.
+	KernelNorm bool `yaml:"kernel_norm" default:"false"`
 	// Dropout is the share of each layer's outputs that is set to 0 while training.
 	Dropout float64 `yaml:"dropout" default:"0" min:"0" max:"0.99"`
 }
 
 func (l *Layers) config(s *Site) layer.MLPConfig {
-	return layer.MLPConfig{Hidden: l.Hidden, Activation: s.activation(cmp.Or(l.Activation, "relu")), BatchNorm: l.BatchNorm, Dropout: l.Dropout, Rule: s.Rule}
+	return layer.MLPConfig{Hidden: l.Hidden, Activation: s.activation(cmp.Or(l.Activation, "relu")), KernelNorm: l.KernelNorm, BatchNorm: l.BatchNorm, Dropout: l.Dropout, Rule: s.Rule}
 }
 
 // Dense is [layer.Dense] over all inputs side by side: [rows, n] -> [rows, units], or over entries.
@@ -236,6 +239,33 @@ func (k *Cosine) Build(s *Site) []Value {
 	return row(layer.Scaled(s.Builder, s.Name, cosine, float32(k.Factor), s.Rule))
 }
 
+// BatchSoftmax is [graph.Builder.BatchSoftmax] of the cosine of two values: [rows, n] and [rows, n] -> [rows, 1], for a head with the loss batch_softmax, which learns through it alone.
+type BatchSoftmax struct {
+	// Item is the feature that has the item's id. Its table counts how often items occur, and is for it alone.
+	Item string `yaml:"item" short:"true" required:"true"`
+	// Temperature is what the cosine is divided by: the lower, the more the items that are nearest to the user's count.
+	Temperature float64 `yaml:"temperature" default:"0.1" above:"0"`
+}
+
+// Wants implements [Kind].
+func (*BatchSoftmax) Wants() []Input {
+	return []Input{{Name: "user", Form: Rows}, {Name: "item", Form: Rows}}
+}
+
+// Reads implements [Reader].
+func (k *BatchSoftmax) Reads([]zoo.Feature) ([]string, Sort) { return []string{k.Item}, Intervals }
+
+// Build implements [Kind].
+func (k *BatchSoftmax) Build(s *Site) []Value {
+	if other := s.sharing(k.Item); other != "" {
+		s.Fault("features %q and %q share a table: that of the item's id counts how often items occur, and is for it alone; give it a table of its own", k.Item, other)
+		return nil
+	}
+	user, item := s.Inputs[0].Node, s.Inputs[1].Node
+	interval := s.Pool(graph.Pooled{X: s.Lookup(s.feature(k.Item), zoo.IntervalSegment), By: graph.Max})
+	return row(s.BatchSoftmax(s.Unit(user, user.Dim()), s.Unit(item, item.Dim()), s.StopGradient(interval), k.Temperature))
+}
+
 // Tasks are the names of what several values are for.
 type Tasks struct {
 	// Tasks name the values, one for each task, such as the heads: the block NAME has NAME.TASK.
@@ -267,6 +297,12 @@ type MMoE struct {
 	Tasks `yaml:",inline"`
 	// Experts is the number of perceptrons that all tasks share; each has the layers of hidden.
 	Experts int `yaml:"experts" default:"4" min:"1" max:"1024"`
+	// TopExperts is how many experts a task takes for an example, those that its gate gives most; 0: all.
+	TopExperts int `yaml:"top_experts" default:"0" min:"0" max:"1024"`
+	// GateNoise adds noise to the gates in training, of a deviation that is learned; with top_experts.
+	GateNoise bool `yaml:"gate_noise" default:"false"`
+	// Balance is what it costs that some experts get more than others, as a share of the loss; with top_experts. 0: nothing.
+	Balance float64 `yaml:"balance" default:"0" min:"0"`
 	Layers  `yaml:",inline"`
 }
 
@@ -278,7 +314,16 @@ func (k *MMoE) Build(s *Site) []Value {
 	if !k.check(s, k.Experts) {
 		return nil
 	}
-	return each(layer.MMoE(s.Builder, s.Name, s.Join().Node, k.Tasks.Tasks, layer.ExpertsConfig{Experts: k.Experts, Expert: k.config(s)}))
+	if k.TopExperts < 0 || k.TopExperts > k.Experts {
+		s.Fault("top_experts %d is not between 1 and experts, %d, or 0 for all", k.TopExperts, k.Experts)
+		return nil
+	}
+	if k.TopExperts == 0 && (k.GateNoise || k.Balance != 0) {
+		s.Fault("gate_noise and balance are of gates that choose among experts: set top_experts, or leave them out")
+		return nil
+	}
+	gate := layer.GateConfig{Top: k.TopExperts, Noise: k.GateNoise, Balance: float32(k.Balance)}
+	return each(layer.MMoE(s.Builder, s.Name, s.Join().Node, k.Tasks.Tasks, layer.ExpertsConfig{Experts: k.Experts, Expert: k.config(s), Gate: gate}))
 }
 
 // PLE is [layer.PLE] over all inputs side by side: [rows, n] -> for each task [rows, last of hidden].

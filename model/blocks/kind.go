@@ -2,6 +2,7 @@ package blocks
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/monolith-go/monolith/model"
@@ -43,10 +44,12 @@ const (
 	Numeric
 	// Weights are the weights of single ids of sparse features, and the numbers of dense ones.
 	Weights
+	// Intervals are in how many examples an id of a sparse feature occurs once; its table is for it alone.
+	Intervals
 )
 
 // String names the features: "sparse", "dense", "sparse or dense".
-func (s Sort) String() string { return [...]string{"sparse", "dense", "sparse or dense"}[s] }
+func (s Sort) String() string { return [...]string{"sparse", "dense", "sparse or dense", "sparse"}[s] }
 
 func (s Sort) has(f zoo.Feature) bool {
 	return s == Weights || (s == Numeric) == (f.Kind == model.Dense)
@@ -198,6 +201,18 @@ func (s *Site) nodes() (nodes []graph.Node) {
 
 // feature is a sparse feature that the block, or one before it, reads.
 func (s *Site) feature(name string) graph.Sparse { return s.m.inputs.Sparse[name] }
+
+// sharing is another feature of the table of one; empty where there is none.
+func (s *Site) sharing(feature string) string {
+	all := s.m.cfg.Features
+	own := slices.IndexFunc(all, func(f zoo.Feature) bool { return f.Name == feature })
+	for i, f := range all {
+		if i != own && f.Kind == model.Sparse && f.Table == all[own].Table {
+			return f.Name
+		}
+	}
+	return ""
+}
 
 // lookups are a segment of some sparse features, each with its combiner.
 func (s *Site) lookups(names []string, segment string) (xs []graph.Pooled, widths []int) {

@@ -33,7 +33,7 @@ func Kinds() []Listed {
 		{"bi_interaction", "the products of all pairs of vectors, added up to one vector (He and Chua, 2017).", func() Kind { return &BiInteraction{} }},
 		{"dots", "the inner products of all pairs of vectors, side by side.", func() Kind { return &Dots{} }},
 		{"pair_attention", "the products of all pairs of vectors, added up with weights by attention (Xiao et al., 2017).", func() Kind { return &PairAttention{} }},
-		{"cross", "a stack of cross layers with matrices (Wang et al., 2021) or vectors (Wang et al., 2017) of weights.", func() Kind { return &Cross{} }},
+		{"cross", "a stack of cross layers with matrices, whole or of low rank (Wang et al., 2021), or vectors (Wang et al., 2017) of weights.", func() Kind { return &Cross{} }},
 		{"cin", "the compressed interaction network of xDeepFM (Lian et al., 2018).", func() Kind { return &CIN{} }},
 		{"senet", "vectors weighed by what their means say of all (Huang, Zhang and Zhang, 2019).", func() Kind { return &SENet{} }},
 		{"bilinear", "the bilinear interactions of all pairs of vectors (Huang, Zhang and Zhang, 2019).", func() Kind { return &Bilinear{} }},
@@ -50,6 +50,7 @@ func Kinds() []Listed {
 		{"rankmixer", "a layer in which vectors exchange their parts, each with a perceptron of its own (Zhu et al., 2025).", func() Kind { return &RankMixer{} }},
 		{"gate", "the first input, multiplied by numbers from 0 to 2 that the second says (Chang et al., 2023).", func() Kind { return &Gate{} }},
 		{"lhuc", "a multi-layer perceptron over the first input, each layer with a gate by the second (Swietojanski and Renals, 2014).", func() Kind { return &LHUC{} }},
+		{"batch_softmax", "how probable the item of a row is among those of the batch, by the cosine of two values (Yi et al., 2019): two towers that learn from what was clicked alone.", func() Kind { return &BatchSoftmax{} }},
 		{"cosine", "the cosine of two values, times a number plus another, both learned: two towers meet (Huang et al., 2013).", func() Kind { return &Cosine{} }},
 
 		{"pool", "the entries of a sequence made one vector.", func() Kind { return &Pool{} }},

@@ -55,12 +55,16 @@ func (k *PairAttention) Build(s *Site) []Value {
 	return row(layer.PairAttention(s.Builder, s.Name, s.Join().Node, s.Dim, k.Hidden, s.Rule))
 }
 
-// Cross is [layer.Cross] or [layer.CrossVector] over all inputs side by side: [rows, n] -> the same.
+// Cross is [layer.Cross], [layer.CrossMixed] or [layer.CrossVector] over all inputs side by side: [rows, n] -> the same.
 type Cross struct {
 	// Layers is their number: the highest degree of products less one.
 	Layers int `yaml:"layers" short:"true" default:"3" min:"1" max:"32"`
 	// Weights are what each layer has: a matrix, as in DCNv2, or a vector, as in DCN.
 	Weights string `yaml:"weights" default:"matrix" enum:"matrix|vector"`
+	// Rank is the rank of the experts that take the place of each matrix (DCN-Mix); 0: whole matrices.
+	Rank int `yaml:"rank" default:"0" min:"0" max:"65536"`
+	// Experts is how many experts a layer mixes by a gate, with a rank.
+	Experts int `yaml:"experts" default:"4" min:"1" max:"1024"`
 }
 
 // Wants implements [Kind].
@@ -68,11 +72,18 @@ func (*Cross) Wants() []Input { return rowValues() }
 
 // Build implements [Kind].
 func (k *Cross) Build(s *Site) []Value {
-	x, cross := s.Join(), layer.Cross
-	if k.Weights == "vector" {
-		cross = layer.CrossVector
+	x := s.Join()
+	switch {
+	case k.Weights == "vector" && k.Rank > 0:
+		s.Fault("rank is of matrices, and weights: vector has none; leave one of them out")
+		return nil
+	case k.Weights == "vector":
+		x.Node = layer.CrossVector(s.Builder, s.Name, x.Node, k.Layers, s.Rule)
+	case k.Rank > 0:
+		x.Node = layer.CrossMixed(s.Builder, s.Name, x.Node, layer.CrossMixedConfig{Layers: k.Layers, Experts: max(k.Experts, 1), Rank: k.Rank, Rule: s.Rule})
+	default:
+		x.Node = layer.Cross(s.Builder, s.Name, x.Node, k.Layers, s.Rule)
 	}
-	x.Node = cross(s.Builder, s.Name, x.Node, k.Layers, s.Rule)
 	return []Value{x}
 }
 

@@ -1,6 +1,7 @@
 package blocks_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -8,6 +9,8 @@ import (
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/blocks"
 	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/graph/graphtest"
+	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/zoo"
 )
 
@@ -75,6 +78,17 @@ func TestBlocksMakeTheZoo(t *testing.T) {
 			[]blocks.Block{vectors, hidden("vectors"), block("second", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{6}}}, "vectors"), block("fusion", &blocks.Fusion{Heads: 2}, "deep", "second")},
 			nil,
 		},
+		zoo.DCNv2: {
+			zoo.Config{CrossLayers: 2, CrossRank: 3, CrossExperts: 2, KernelNorm: true},
+			[]blocks.Block{
+				vectors, block("cross", &blocks.Cross{Layers: 2, Rank: 3, Experts: 2}, "vectors"), block("deep", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{8, 4}, KernelNorm: true}}, "vectors"), one("out", "cross", "deep"),
+			},
+			nil,
+		},
+		zoo.MMoE: {
+			zoo.Config{Experts: 3, TopExperts: 2, GateNoise: true, Balance: 0.5, Tower: []int{3}},
+			append(append(each[:3:3], block("experts", &blocks.MMoE{Tasks: tasks, Experts: 3, TopExperts: 2, GateNoise: true, Balance: 0.5, Layers: layers}, names...)), towers("experts.click", "experts.buy")...), heads,
+		},
 		zoo.Wukong: {
 			zoo.Config{Blocks: 2, BlockWidth: 5, Products: 2, Sums: 2, Rank: 3},
 			[]blocks.Block{
@@ -127,5 +141,46 @@ func TestBlocksMakeTheZoo(t *testing.T) {
 				t.Errorf("(-named +composed) %s", diff)
 			}
 		})
+	}
+}
+
+// TestBatchSoftmaxIsDSSM composes two towers that learn from the batch: losses, gradients and rules of rows are those of the model of that name.
+func TestBatchSoftmaxIsDSSM(t *testing.T) {
+	t.Parallel()
+	cfg := zoo.Config{
+		Name: zoo.DSSM, Dim: 4, Hidden: []int{6}, Vector: 3, Temperature: 0.2, Seed: 7, Item: []string{"movie", "genres"},
+		Features: []zoo.Feature{{Name: "user"}, {Name: "movie", Table: "movies"}, {Name: "genres", Combiner: graph.Mean}},
+		Heads:    []model.Head{{Name: "click", Loss: loss.BatchSoftmax}},
+	}
+	named, err := zoo.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Name = ""
+	tower := func(name string, features ...string) []blocks.Block {
+		return []blocks.Block{block(name+"s", &blocks.Embedding{Features: features}), block(name, &blocks.MLP{Layers: blocks.Layers{Hidden: []int{6}}, Out: 3}, name+"s")}
+	}
+	composed, err := blocks.New(blocks.Config{
+		Config:  cfg,
+		Blocks:  append(append(tower("user", "user"), tower("item", "movie", "genres")...), block("score", &blocks.BatchSoftmax{Item: "movie", Temperature: 0.2}, "user", "item")),
+		Outputs: []blocks.Output{{Input: "score"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(named.Layout(), composed.Layout()); diff != "" {
+		t.Fatalf("parameters (-named +composed) %s", diff)
+	}
+	var results [2][][]float32
+	for i, m := range []model.Model{named, composed} {
+		in := graphtest.Inputs(m, graphtest.Shape{Rows: 12}, 1)
+		s := m.NewSession(1)
+		defer s.Close()
+		s.SetDense(graphtest.Dense(composed, 2))
+		predictions, losses := s.Step(in, 3)
+		results[i] = append(append([][]float32{slices.Clone(predictions[0]), {float32(losses[0])}, s.DenseGrad()}, s.Grads()...), slices.Clone(s.Predict(in)[0]))
+	}
+	if diff := cmp.Diff(results[0], results[1]); diff != "" {
+		t.Errorf("(-named +composed) %s", diff)
 	}
 }

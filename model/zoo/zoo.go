@@ -99,11 +99,11 @@ type sparse struct {
 
 func newAssembly(cfg Config) *assembly {
 	a := &assembly{b: graph.NewBuilder(), cfg: cfg, rule: layer.Rule{Optimizer: cfg.DenseOptimizer, L2: cfg.DenseL2}, pools: map[string]graph.Node{}}
-	in := cfg.Declare(a.b, func(own Table) (bool, int) {
+	in := cfg.Declare(a.b, func(own Table) Segments {
 		if !cfg.topology().vectors {
 			own.Dim = 0
 		}
-		return cfg.topology().bias, cfg.width(own.Dim)
+		return Segments{Bias: cfg.topology().bias, Vec: cfg.width(own.Dim), Interval: cfg.inBatch() && own.Name == cfg.feature(cfg.Item[0]).Table}
 	})
 	a.numbers = in.Numbers
 	for _, f := range cfg.Features {
@@ -124,9 +124,17 @@ type Inputs struct {
 	Numbers map[string]graph.Node
 }
 
+// Segments say which segments the rows of a table have.
+type Segments struct {
+	// Bias and Interval report whether there is a [BiasSegment] and an [IntervalSegment].
+	Bias, Interval bool
+	// Vec is how many numbers the [VecSegment] has; 0: there is none.
+	Vec int
+}
+
 // Declare declares the features of a configuration that has its defaults, in their order, each table before its first feature. segments says of a table with all
-// its settings whether its rows have a [BiasSegment], and how many numbers their [VecSegment] has; 0: there is none.
-func (c Config) Declare(b *graph.Builder, segments func(of Table) (bias bool, width int)) Inputs {
+// its settings what its rows have.
+func (c Config) Declare(b *graph.Builder, segments func(of Table) Segments) Inputs {
 	in := Inputs{Sparse: map[string]graph.Sparse{}, Numbers: map[string]graph.Node{}}
 	tables := map[string]graph.Table{}
 	for _, f := range c.Features {
@@ -135,8 +143,7 @@ func (c Config) Declare(b *graph.Builder, segments func(of Table) (bias bool, wi
 			input.Dim = 0
 			if _, ok := tables[f.Table]; !ok {
 				own := c.Table(f.Table)
-				bias, width := segments(own)
-				tables[f.Table] = own.declare(b, bias, width, c.inBatch() && f.Table == c.feature(c.Item[0]).Table)
+				tables[f.Table] = own.declare(b, segments(own))
 			}
 			in.Sparse[f.Name] = b.SparseFeature(input, tables[f.Table])
 			continue
@@ -150,15 +157,15 @@ func (c Config) Declare(b *graph.Builder, segments func(of Table) (bias bool, wi
 	return in
 }
 
-func (t Table) declare(b *graph.Builder, bias bool, width int, counted bool) graph.Table {
+func (t Table) declare(b *graph.Builder, has Segments) graph.Table {
 	out := param.Table{Name: t.Name}
-	if bias {
+	if has.Bias {
 		out.Segments = append(out.Segments, param.Segment{Name: BiasSegment, Dim: 1, Optimizer: t.BiasOptimizer, L2: *t.BiasL2})
 	}
-	if width > 0 {
-		out.Segments = append(out.Segments, param.Segment{Name: VecSegment, Dim: width, Init: t.EmbeddingInit, Optimizer: t.VecOptimizer, L2: *t.EmbeddingL2})
+	if has.Vec > 0 {
+		out.Segments = append(out.Segments, param.Segment{Name: VecSegment, Dim: has.Vec, Init: t.EmbeddingInit, Optimizer: t.VecOptimizer, L2: *t.EmbeddingL2})
 	}
-	if counted {
+	if has.Interval {
 		out.Segments = append(out.Segments, param.Segment{Name: IntervalSegment, Dim: 1, Optimizer: optim.BatchSoftmax{}})
 	}
 	return b.Table(out)
