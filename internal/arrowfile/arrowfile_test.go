@@ -40,6 +40,7 @@ var (
 		arrow.ListOf(arrow.BinaryTypes.String), arrow.MapOf(arrow.BinaryTypes.String, arrow.PrimitiveTypes.Int32),
 		arrow.StructOf(arrow.Field{Name: "a", Type: arrow.PrimitiveTypes.Float32}, arrow.Field{Name: "b", Type: arrow.ListOf(arrow.PrimitiveTypes.Int16)}),
 		&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String},
+		arrow.BinaryTypes.StringView, arrow.BinaryTypes.BinaryView, arrow.ListOf(arrow.BinaryTypes.StringView),
 	}
 )
 
@@ -70,6 +71,8 @@ func fill(b array.Builder, rng *rand.Rand, nulls bool) {
 		b.Append(rng.Float32())
 	case *array.Float64Builder:
 		b.Append(rng.Float64())
+	case *array.StringViewBuilder:
+		b.Append(strings.Repeat("text ", rng.IntN(9))) // those of more than 12 bytes lie in buffers of their own
 	case array.ListLikeBuilder:
 		n := rng.IntN(5)
 		if of, ok := b.Type().(*arrow.FixedSizeListType); ok {
@@ -252,14 +255,14 @@ func TestColumnsThatCannotBeRead(t *testing.T) {
 	vec := arrow.Field{Name: "vec", Type: arrow.ListOf(arrow.PrimitiveTypes.Float32)}
 	want := arrow.NewSchema([]arrow.Field{id, vec}, nil)
 	of := func(t arrow.DataType) arrow.Field { return arrow.Field{Name: "vec", Type: t, Nullable: true} }
-	view := arrow.Field{Name: "text", Type: arrow.BinaryTypes.StringView}
+	union := arrow.Field{Name: "some", Type: arrow.SparseUnionOf([]arrow.Field{{Name: "a", Type: id.Type}}, []arrow.UnionTypeCode{0})}
 	for name, c := range map[string]struct {
 		fields []arrow.Field
 		want   string // "": it is read
 	}{
 		"both":           {[]arrow.Field{id, vec}, ""},
-		"before a view":  {[]arrow.Field{vec, id, view}, ""},
-		"behind a view":  {[]arrow.Field{id, view, vec}, `"vec" lies behind "text", which has views of text; write it before that`},
+		"before a union": {[]arrow.Field{vec, id, union}, ""},
+		"behind a union": {[]arrow.Field{id, union, vec}, `"vec" lies behind "some", which has unions; write it before that or leave that out`},
 		"another name":   {[]arrow.Field{{Name: "FID", Type: id.Type}, vec}, `"fid" is not there, did you mean "FID"?`},
 		"text":           {[]arrow.Field{id, of(arrow.BinaryTypes.String)}, `"vec" has text, which cannot be read as list<item: float32, nullable>`},
 		"a number":       {[]arrow.Field{id, of(arrow.PrimitiveTypes.Float32)}, `"vec" has floating-point numbers of 32 bits`},
@@ -437,7 +440,7 @@ import pyarrow.feather as feather
 n = 1000
 t = pa.table({
     "kind": pa.array(["k%d" % (i % 7) for i in range(n)]).dictionary_encode(),
-    "note": pa.array([None if i % 5 == 0 else "x" * (i % 9) for i in range(n)]),
+    "note": pa.array([None if i % 5 == 0 else "x" * (i % 19) for i in range(n)], pa.string_view()),
     "fid": pa.array([i * i - 500 for i in range(n)], pa.int64()),
     "vec": pa.array([[i / 4, -i] for i in range(n)], pa.list_(pa.float32(), 2)),
     "long": pa.array([None if i % 11 == 0 else [k / 8 for k in range(i % 4)] for i in range(n)], pa.large_list(pa.float64())),

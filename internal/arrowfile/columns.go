@@ -36,16 +36,16 @@ type Columns struct {
 	f      *File
 	schema *arrow.Schema
 	at     []place // of each wanted column
-	nodes  int     // of all columns
-	bufs   int
-	next   int // record batch
+	all    place   // behind all of them
+	next   int     // record batch
 	zstd   *zstd.Decoder
 }
 
-// place is where a column lies in a record batch.
+// place is where a column lies in a record batch: how many arrays and buffers are in front of it, and how many arrays of views, each of which has as
+// many buffers more as the batch says.
 type place struct {
-	field     *Field
-	node, buf int
+	field            *Field
+	node, buf, views int
 }
 
 // OpenColumns finds the columns of a schema in a file of size bytes. They are read as
@@ -76,23 +76,22 @@ func OpenColumns(src io.ReaderAt, size int64, want *arrow.Schema) (*Columns, err
 			if c.at[i].field != nil {
 				faults = append(faults, fmt.Errorf("%w: there are two of the name %q", ErrColumns, w.Name))
 			}
-			c.at[i] = place{field, c.nodes, c.bufs}
+			c.at[i] = c.all
+			c.at[i].field = field
 			if !field.reads(w.Type) {
 				faults = append(faults, fmt.Errorf("%w: %q has %s, which cannot be read as %s", ErrColumns, w.Name, field, w.Type))
 			}
 		}
-		nodes, bufs, ok := field.size()
-		if !ok {
+		if !c.all.pass(field) {
 			break
 		}
-		c.nodes, c.bufs = c.nodes+nodes, c.bufs+bufs
 		passed++
 	}
 	for i, w := range want.Fields() {
 		switch {
 		case c.at[i].field != nil:
 		case passed < len(f.Fields) && slices.Contains(names[passed:], w.Name):
-			faults = append(faults, fmt.Errorf("%w: %q lies behind %q, which has %s; write it before that", ErrColumns, w.Name, names[passed], f.Fields[passed].Kind))
+			faults = append(faults, fmt.Errorf("%w: %q lies behind %q, which has %s; write it before that or leave that out", ErrColumns, w.Name, names[passed], f.Fields[passed].Kind))
 		default:
 			faults = append(faults, fmt.Errorf("%w: %q is not there%s", ErrColumns, w.Name, nearest.Suggest(w.Name, names)))
 		}
@@ -129,37 +128,56 @@ func (f *Field) reads(want arrow.DataType) bool {
 	return !of.Dictionary && of.Kind == Float && (of.Bits == 32 || of.Bits == 64)
 }
 
-// size is how many arrays and buffers a field has in each record batch (Arrow Columnar Format, "Buffer Listing for Each Layout" and "RecordBatch message");
-// ok is false where that differs from batch to batch, or between versions of the format.
-func (f *Field) size() (nodes, bufs int, ok bool) {
+// pass continues behind a field (Arrow Columnar Format, "Buffer Listing for Each Layout" and "RecordBatch message"); false: it has a
+// layout that is not known here.
+func (p *place) pass(f *Field) bool {
+	p.node++
 	if f.Dictionary { // the numbers of values
-		return 1, 2, true
+		p.buf += 2
+		return true
 	}
 	const (
-		union, runEnds, binaryView, textView, listView, largeListView = 14, 22, 23, 24, 25, 26
-		largeBinary                                                   = 19
+		union, largeBinary, binaryView, textView = 14, 19, 23, 24
 	)
 	switch f.Kind {
 	case Null:
-		return 1, 0, true
-	case Binary, Text, largeBinary, LargeText:
-		return 1, 3, true
-	case union, runEnds, binaryView, textView, listView, largeListView:
-		return 0, 0, false
 	case FixedList, Struct:
-		bufs = 1
+		p.buf++
+	case Binary, Text, largeBinary, LargeText:
+		p.buf += 3
+	case binaryView, textView:
+		p.buf += 2
+		p.views++
 	default:
-		bufs = 2
-	}
-	nodes = 1
-	for i := range f.Children {
-		n, b, ok := f.Children[i].size()
-		if !ok {
-			return 0, 0, false
+		if f.Kind < Null || f.Kind > LargeList || f.Kind == union {
+			return false
 		}
-		nodes, bufs = nodes+n, bufs+b
+		p.buf += 2
 	}
-	return nodes, bufs, true
+	for i := range f.Children {
+		if !p.pass(&f.Children[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// in is the place in a batch, whose views are counted.
+func (p place) in(b *Batch) (place, error) {
+	if p.views > len(b.views)/8 {
+		return p, fmt.Errorf("%d arrays of views of %d: %w", len(b.views)/8, p.views, ErrDamaged)
+	}
+	for i := range p.views {
+		n := int64(le.Uint64(b.views[8*i:]))
+		if n < 0 || n > int64(b.NumBuffers) {
+			return p, fmt.Errorf("%d buffers of views of %d: %w", n, b.NumBuffers, ErrDamaged)
+		}
+		p.buf += int(n)
+	}
+	if p.node > b.NumNodes || p.buf > b.NumBuffers {
+		return p, fmt.Errorf("%d arrays and %d buffers of %d and %d: %w", b.NumNodes, b.NumBuffers, p.node, p.buf, ErrDamaged)
+	}
+	return p, nil
 }
 
 // Next reads the next record batch, whose columns are the wanted ones. It is the caller's and points into no buffer of the file. io.EOF ends the
@@ -174,14 +192,17 @@ func (c *Columns) Next() (rec arrow.RecordBatch, err error) {
 		if err != nil {
 			return err
 		}
-		if b.NumNodes < c.nodes || b.NumBuffers < c.bufs {
-			return fmt.Errorf("%d arrays and %d buffers of %d and %d: %w", b.NumNodes, b.NumBuffers, c.nodes, c.bufs, ErrDamaged)
+		if _, err := c.all.in(b); err != nil {
+			return err
 		}
 		if b.Rows > math.MaxInt32 {
 			return fmt.Errorf("%d rows, at most %d are read at a time: %w", b.Rows, math.MaxInt32, ErrDamaged)
 		}
 		cols := make([]arrow.Array, len(c.at))
 		for i, at := range c.at {
+			if at, err = at.in(b); err != nil {
+				return err
+			}
 			if cols[i], err = c.column(b, at, int(b.Rows)); err != nil {
 				return fmt.Errorf("column %q: %w", at.field.Name, err)
 			}
@@ -221,7 +242,7 @@ func (c *Columns) column(b *Batch, at place, rows int) (arrow.Array, error) {
 		}
 		return newArray(arrow.PrimitiveTypes.Int64, rows, nulls, nil, valid, arrow.Int64Traits.CastToBytes(v)), nil
 	}
-	child := place{&f.Children[0], at.node + 1, at.buf + 2}
+	child := place{field: &f.Children[0], node: at.node + 1, buf: at.buf + 2}
 	var ends []int64 // where the lists begin, and where the last ends
 	switch f.Kind {
 	case FixedList:

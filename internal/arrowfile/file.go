@@ -28,6 +28,7 @@ const (
 	footerSchema, footerDictionaries, footerBatches      = 1, 2, 3
 	messageHeaderID, messageHeader                       = 1, 2
 	batchLength, batchNodes, batchBuffers, batchEncoding = 0, 1, 2, 3
+	batchViews                                           = 4
 	encodingCodec                                        = 0
 
 	headerRecordBatch = 3
@@ -132,6 +133,7 @@ type Batch struct {
 	at             int64 // of the body
 	codec          int64
 	nodes, buffers []byte
+	views          []byte // how many more buffers each array of views has
 }
 
 // Batch reads the metadata of record batch i.
@@ -156,6 +158,7 @@ func (f *File) Batch(i int) (out *Batch, err error) {
 		}
 		out.NumNodes, out.nodes = rec.Vector(batchNodes, 16)
 		out.NumBuffers, out.buffers = rec.Vector(batchBuffers, 16)
+		_, out.views = rec.Vector(batchViews, 8)
 		if out.Rows < 0 {
 			return fmt.Errorf("record batch of %d rows: %w", out.Rows, f.damaged)
 		}
