@@ -199,7 +199,7 @@ func (r *ShardRates) judge(slowest float64) {
 		r.Findings = append(r.Findings, fmt.Sprintf("a row takes %.1f times as long as on the shard in the middle, and %.1f was allowed: look what else its machine does", r.Ratio, slowest))
 	}
 	if r.Room >= 0 && r.Need > r.Room {
-		r.Findings = append(r.Findings, fmt.Sprintf("its tables need %d bytes more, and may take %d: spread them over more shards, raise ps.memory or lower retention.table_memory", r.Need, r.Room))
+		r.Findings = append(r.Findings, fmt.Sprintf("its tables need %d MiB more, and may take %d MiB: spread them over more shards, raise ps.memory or lower retention.table_memory", (r.Need+1<<20-1)>>20, r.Room>>20))
 	}
 	for _, d := range r.Disks {
 		if d.Failed != "" {
