@@ -185,6 +185,54 @@ func TestClassesOfBlocks(t *testing.T) {
 	}
 }
 
+// TestBalancedHeadsOfBlocks: heads whose losses are weighed by the lengths of their gradients, over vectors whose parts are weighed and a sequence by places, learn in pieces, on other shards, what
+// they learn in one run, to the bit, and are exported.
+func TestBalancedHeadsOfBlocks(t *testing.T) {
+	t.Parallel()
+	const model = `model:
+  graph:
+    dim: 4
+    blocks:
+      - {name: vectors, kind: embedding}
+      - {name: chosen, kind: {razor: {space: [0, 1, 4], cost: [0.001]}}, inputs: [vectors]}
+      - {name: seen, kind: {sequence: category}}
+      - {name: match, kind: {dmr: {width: 3, places: 2, back: true}}, inputs: [chosen, seen]}
+      - {name: price, kind: numbers}
+      - {name: bottom, kind: {mlp: {hidden: [8]}}, inputs: [chosen, match, price]}
+      - {name: balance, kind: {grad_norm: {heads: [click, again], alpha: 1.5}}, inputs: [bottom]}
+      - {name: first, kind: {dense: 1}, inputs: [balance.click]}
+      - {name: second, kind: {dense: 1}, inputs: [balance.again]}
+    heads: [{name: click, input: first}, {name: again, input: second}]
+heads: [{name: click}, {name: again, label: click, loss: squared, weight: 5}]
+`
+	run := func(dir string, set ...string) *job.TrainResult {
+		text := fmt.Appendf(nil, strings.Replace(graphJob, "  label: click\n", "", 1), dir, model)
+		c, err := job.Decode(text, "graph.yaml", job.LoadOptions{Set: append(set, "train.batch=50")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := job.Run(t.Context(), c, job.RunOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	dir := t.TempDir()
+	whole := run(filepath.Join(dir, "whole"), "train.max_examples=1200")
+	for _, limit := range []string{"350", "700"} {
+		run(filepath.Join(dir, "pieces"), "train.max_examples="+limit)
+	}
+	pieces := run(filepath.Join(dir, "pieces"), "train.max_examples=1200", "ps.shards=2")
+	if got, want := digest(t, pieces.Snapshot), digest(t, whole.Snapshot); got != want {
+		t.Errorf("digest %s in pieces, %s in one", got, want)
+	}
+	for _, format := range []string{"native", "savedmodel", "onnx"} {
+		if _, err := job.ExportModel(t.Context(), job.ExportModelOptions{Snapshot: whole.Snapshot, Format: format, Dir: filepath.Join(dir, format)}); err != nil {
+			t.Errorf("%s: %v", format, err)
+		}
+	}
+}
+
 // swish is a program's own kind of block: x·σ(x) (Ramachandran, Zoph and Le, 2017).
 type swish struct {
 	// Times is how often it is applied.

@@ -90,8 +90,16 @@ type settings struct {
 	From, To  int
 	Rate      float64 // of dropout, which predictions have none of
 	Salt      uint64
+	Space     []int // of a razor
+	Back      bool  // of positions
+	// What only training has of a razor and of a grad norm.
+	Cost                []float32
+	Tasks               []string
+	Begin               string
+	Scale, Power, Alpha float32
+	Relative            bool
 
-	Temperature float32 // of a batch softmax
+	Temperature float32 // of a batch softmax and of a razor
 }
 
 // node is an operator with its settings.
@@ -174,6 +182,9 @@ func operators() map[string]func(*lowering, *node) Value {
 		"transpose":      (*lowering).transpose,
 		"last":           (*lowering).last,
 		"hard_concrete":  (*lowering).hardConcrete,
+		"razor":          (*lowering).razor,
+		"positions":      (*lowering).positions,
+		"grad_norm":      func(l *lowering, n *node) Value { return l.input(n, 0) },
 		"row_product":    (*lowering).rowProduct,
 		"pair_products":  (*lowering).pairProducts,
 		"pair_dots":      (*lowering).pairDots,

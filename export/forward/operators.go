@@ -97,6 +97,19 @@ func (l *lowering) first(n *node) Value {
 	return l.Reshape(l.Split(all, end, one)[0], -1, int64(n.Shape.Dim))
 }
 
+// positions gives each entry the vector of its place in its row.
+func (l *lowering) positions(n *node) Value {
+	e := l.entries(n)
+	counts := l.Cast(l.Reshape(l.counts(e), -1), Int)
+	begins := l.Before(counts)
+	place := l.Op(Sub, l.Range(l.Size(e.Row, 0)), l.Gather(begins, e.Row))
+	if n.Back {
+		place = l.Op(Sub, l.Op(Sub, l.Gather(counts, e.Row), l.Ints(nil, 1)), place)
+	}
+	last := l.Ints(nil, int64(l.shapeOf(n.Vectors)[0]-1))
+	return l.Gather(l.tensor(n.Vectors), l.Op(Select, l.Op(Less, place, last), place, last))
+}
+
 // last adds up, of each row's entries, the last one.
 func (l *lowering) last(n *node) Value {
 	x, e := l.input(n, 0), l.entries(l.nodes[n.Inputs[0]])

@@ -109,6 +109,22 @@ func (l *lowering) hardConcrete(n *node) Value {
 	return l.flat(l.Op(Mul, x, l.Reshape(gates, 1, int64(count), 1)), n)
 }
 
+// razor multiplies each number by its choice's share.
+func (l *lowering) razor(n *node) Value {
+	shape := l.shapeOf(n.Logits)
+	shares := l.softmaxOfColumns(l.Op(Div, l.tensor(n.Logits), l.scalar(n.Temperature)), shape[1], l.Ints(nil, int64(shape[0])))
+	var places []int64
+	for v := range shape[0] {
+		for j, end := range n.Space[1:] {
+			for range end - n.Space[j] {
+				places = append(places, int64(v*shape[1]+j+1))
+			}
+		}
+	}
+	mask := l.Gather(l.Reshape(shares, -1), l.Ints([]int64{int64(len(places))}, places...))
+	return l.Op(Mul, l.input(n, 0), l.Reshape(mask, 1, -1))
+}
+
 // unit divides by √(‖x‖²+10⁻⁶).
 func (l *lowering) unit(n *node) Value {
 	x := l.vectors(l.input(n, 0), n.Shape.Dim, n.Dim)

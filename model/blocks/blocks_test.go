@@ -15,6 +15,7 @@ import (
 	"github.com/monolith-go/monolith/model/blocks"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/graph/graphtest"
+	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/zoo"
 )
 
@@ -115,6 +116,7 @@ func TestKindsFollowReference(t *testing.T) {
 		"cross":          {block("s", &blocks.Activation{Function: "sigmoid"}, "recent"), block("c", &blocks.Cross{Layers: 2}, "s"), block("m", &blocks.Cross{Layers: 2, Rank: 2, Experts: 2}, "c"), block("k", &blocks.Cross{Layers: 1, Weights: "vector"}, "m")},
 		"cin":            {block("k", &blocks.CIN{Maps: []int{3, 2}}, "v")},
 		"senet":          {block("s", &blocks.SENet{Reduction: 2}, "v"), block("k", &blocks.Dots{}, "s")},
+		"razor":          {block("r", &blocks.Razor{Space: []int{0, 1, 4}, Temperature: 0.5}, "v"), block("k", &blocks.Razor{Temperature: 1}, "r")},
 		"bilinear":       {block("k", &blocks.Bilinear{}, "pair", "recent")},
 		"self_attention": {block("k", &blocks.SelfAttention{Layers: 2, Heads: 2, Width: 4}, "v")},
 		"fold":           {block("k", &blocks.Fold{}, "v")},
@@ -136,6 +138,7 @@ func TestKindsFollowReference(t *testing.T) {
 		"attention":        {block("q", &blocks.Dense{Units: 4}, "x"), block("a", &blocks.Attention{Hidden: 3}, "q", "seen"), block("b", &blocks.Attention{Hidden: 3, Activation: "prelu"}, "price", "seen"), block("k", &blocks.Concat{}, "a", "b")},
 		"target_attention": {block("k", &blocks.TargetAttention{Heads: 2, Width: 3}, "tags", "seen")},
 		"hstu":             {block("a", &blocks.HSTU{Layers: 2, Heads: 2, Width: 6, Positions: 2}, "price", "seen"), block("b", &blocks.HSTU{Layers: 1, Heads: 1, Width: 2, Positions: 9}, "a", "seen"), block("k", &blocks.Concat{}, "a", "b")},
+		"dmr":              {block("a", &blocks.DMR{Width: 2, Places: 2, Tanh: true, Activation: "sigmoid"}, "tags", "seen"), block("b", &blocks.DMR{Width: 3, Places: 3, Back: true}, "price", "seen"), block("k", &blocks.Concat{}, "a", "b")},
 		"dien":             {block("k", &blocks.DIEN{Width: 2}, "price", "seen")},
 
 		"mmoe": {
@@ -144,6 +147,7 @@ func TestKindsFollowReference(t *testing.T) {
 		},
 		"ple":       {block("m", &blocks.PLE{Tasks: tasks, Experts: 1, OwnExperts: 1, Levels: 2, Layers: layers}, "x"), block("k", &blocks.Concat{}, "m.a", "m.b")},
 		"snr":       {block("m", &blocks.SNR{Tasks: tasks, Experts: 2, Levels: 2, Layers: layers}, "x"), block("k", &blocks.Concat{}, "m.a", "m.b")},
+		"grad_norm": {block("m", &blocks.GradNorm{Heads: []string{"label", "more"}, Scale: 1e-9, Alpha: 1}, "x"), block("k", &blocks.Activation{Function: "sigmoid"}, "m.label")},
 		"mixture":   {block("k", &blocks.Mixture{}, "x", "recent", "price")},
 		"relations": {block("m", &blocks.Relations{Tasks: tasks, Layers: layers}, "v", "x"), block("k", &blocks.Concat{}, "m.a", "m.b")},
 		"both":      {block("d", &blocks.Dense{Units: 1}, "x"), block("k", &blocks.Both{}, "first", "d")},
@@ -159,7 +163,12 @@ func TestKindsFollowReference(t *testing.T) {
 			if !slices.ContainsFunc(bs, func(b blocks.Block) bool { return b.KindName == k.Name }) {
 				t.Fatal("no block is of the kind")
 			}
-			g, err := blocks.New(needed(config(append(bs, block("out", &blocks.Dense{Units: 1}, "k"))...), "out"))
+			cfg := needed(config(append(bs, block("out", &blocks.Dense{Units: 1}, "k"))...), "out")
+			if k.Name == "grad_norm" { // it has something to do for two heads
+				cfg.Heads = []model.Head{{Name: "label", Loss: loss.CrossEntropy}, {Name: "more", Loss: loss.Squared, Width: 21}}
+				cfg.Outputs = []blocks.Output{{Head: "label", Input: "out"}, {Head: "more", Input: "m.more"}}
+			}
+			g, err := blocks.New(cfg)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -373,6 +373,37 @@ func (k *SNR) Build(s *Site) []Value {
 	return each(layer.SNR(s.Builder, s.Name, s.Join().Node, k.Tasks.Tasks, float32(k.L0), cfg))
 }
 
+// GradNorm is [graph.Builder.GradNorm] over all inputs side by side: [rows, n] -> for each head the same.
+type GradNorm struct {
+	// Heads name the heads, two or more, and the values: the block NAME has NAME.HEAD, and what lies between that and the head is for the head alone.
+	Heads []string `yaml:"heads" required:"true"`
+	// Scale times how far the lengths are apart is minimised by the weights.
+	Scale float64 `yaml:"scale" default:"1" above:"0"`
+	// Power is the exponent of how far they are apart; 1 in the paper, 2 in bytedance/monolith.
+	Power float64 `yaml:"power" default:"2" min:"1"`
+	// Relative divides it by the mean length.
+	Relative bool `yaml:"relative" default:"false"`
+	// Alpha is how much longer the gradients of heads are that learn slowly, 0 or a number like the paper's 1.5.
+	Alpha float64 `yaml:"alpha" default:"0" min:"0"`
+}
+
+// Outputs implements [Several].
+func (k *GradNorm) Outputs() []string { return k.Heads }
+
+// Wants implements [Kind].
+func (*GradNorm) Wants() []Input { return rowValues() }
+
+// Build implements [Kind].
+func (k *GradNorm) Build(s *Site) []Value {
+	if len(k.Heads) < 2 {
+		s.Fault("heads are two or more")
+		return nil
+	}
+	return each(s.GradNorm(s.Join().Node, graph.GradNorm{
+		Name: s.Name, Heads: k.Heads, Scale: float32(k.Scale), Power: float32(k.Power), Relative: k.Relative, Alpha: float32(k.Alpha), Optimizer: s.Rule.Optimizer,
+	}))
+}
+
 // Mixture is [layer.Mixture]: by [rows, m] and experts [rows, n] each -> [rows, n].
 type Mixture struct{}
 

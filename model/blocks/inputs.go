@@ -217,6 +217,32 @@ func sequenced() []Input {
 	return []Input{{Name: "query", Form: Rows}, {Name: "entries", Form: Entries}}
 }
 
+// DMR is [layer.DMR]: item [rows, n] and entries [entries, m] -> [rows, n].
+type DMR struct {
+	// Width is that of what entries and places are compared in.
+	Width int `yaml:"width" default:"16" min:"1" max:"65536"`
+	// Places is how many places of a sequence have a vector of their own; entries behind them have the last one's.
+	Places int `yaml:"places" default:"50" min:"1" max:"65536"`
+	// Back counts places from the last entry, for sequences that begin with what is oldest.
+	Back bool `yaml:"back" default:"false"`
+	// Tanh is behind the sum of entry and place, as in the paper; without it, as in bytedance/monolith, nothing is.
+	Tanh bool `yaml:"tanh" default:"false"`
+	// Activation is behind what is made of the sequence.
+	Activation string `yaml:"activation" default:"prelu" enum:"@activations"`
+}
+
+// Wants implements [Kind].
+func (*DMR) Wants() []Input {
+	return []Input{{Name: "item", Form: Rows}, {Name: "entries", Form: Entries}}
+}
+
+// Build implements [Kind].
+func (k *DMR) Build(s *Site) []Value {
+	entries := s.Inputs[1]
+	cfg := layer.DMRConfig{Width: k.Width, Places: k.Places, Back: k.Back, Tanh: k.Tanh, Activation: s.activation(cmp.Or(k.Activation, "prelu")), Rule: s.Rule}
+	return row(layer.DMR(s.Builder, s.Name, s.Inputs[0].Node, entries.Node, s.feature(entries.Shape().Feature), cfg))
+}
+
 // DIEN is [layer.DIEN]: query [rows, n] and entries [entries, m] -> [rows, width]. Models that have it are exported as native alone.
 type DIEN struct {
 	// Width is that of the states; 0: that of the entries.

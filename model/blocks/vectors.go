@@ -278,6 +278,35 @@ func (k *CAN) Build(s *Site) []Value {
 	return row(layer.CAN(s.Builder, x, weights, k.Layers))
 }
 
+// Razor is [layer.Razor]: [rows, n·dim] -> the same.
+type Razor struct {
+	// Space are where the parts of a vector end, from 0 to its width; empty: every number is a part.
+	Space []int `yaml:"space" min:"0" max:"65536"`
+	// Temperature is what is divided by before the softmax: the lower, the sooner one part has all.
+	Temperature float64 `yaml:"temperature" default:"0.05" above:"0"`
+	// Cost is what a vector costs that is used in full, for each of its numbers, as a share of the loss: one number for all vectors, or one for each. Empty: nothing.
+	Cost []float64 `yaml:"cost" min:"0"`
+}
+
+// Wants implements [Kind].
+func (*Razor) Wants() []Input { return allVectors() }
+
+// Build implements [Kind].
+func (k *Razor) Build(s *Site) []Value {
+	cfg := layer.RazorConfig{Temperature: float32(k.Temperature), Rule: s.Rule}
+	if len(k.Space) > 0 {
+		cfg.Space = k.Space
+		if end := k.Space[len(k.Space)-1]; end != s.Dim {
+			s.Fault("the space ends at %d, and vectors have %s", end, numbers(s.Dim))
+			return nil
+		}
+	}
+	for _, c := range k.Cost {
+		cfg.Cost = append(cfg.Cost, float32(c))
+	}
+	return vectors(layer.Razor(s.Builder, s.Name, s.Join().Node, s.Dim, cfg), s.Dim)
+}
+
 // Wukong is [layer.Wukong]: [rows, n·dim] -> [rows, (products+sums)·dim].
 type Wukong struct {
 	// Products is how many vectors it makes of products.

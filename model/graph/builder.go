@@ -197,6 +197,7 @@ func (b *Builder) Build(seed uint64, heads ...Output) (*Graph, error) {
 		}
 		outputs = append(outputs, b.addOutput(h))
 	}
+	b.checkGradNorms(heads)
 	layout := &param.Layout{Seed: seed, Tables: b.tables}
 	for _, t := range b.tensors {
 		layout.Dense = append(layout.Dense, t.Tensor)

@@ -23,6 +23,8 @@ type bed struct {
 	// a and b share a table with a bias and a vector of 3, c has one of its own with a vector of 2.
 	a, b, c graph.Sparse
 	dense   graph.Node
+	// more are heads beside the one of click.
+	more []graph.Output
 }
 
 func newBed() *bed {
@@ -64,6 +66,12 @@ func (b *bed) linear(x graph.Node, name string, dim int) graph.Node {
 // click is a head for a probability.
 func click(x graph.Node) graph.Output {
 	return graph.Output{Head: model.Head{Name: "click", Loss: loss.CrossEntropy}, Node: x}
+}
+
+// outputs are the heads of a graph of [operators].
+func (b *bed) outputs(build func(b *bed) graph.Node) []graph.Output {
+	first := click(build(b))
+	return append([]graph.Output{first}, b.more...)
 }
 
 // weigh makes an output of any value, with different weights for each column so that no error can cancel.
@@ -261,6 +269,28 @@ var operators = map[string]func(b *bed) graph.Node{
 		x := b.vec()
 		return b.weigh(b.Concat(b.HardConcrete(x, b.tensor("a", 6), 0), b.HardConcrete(x, b.tensor("c", 2), 0), b.HardConcrete(b.dense, b.tensor("d", 1), 0)))
 	},
+	"razor": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.Razor(x, b.tensor("a", 2, 3), []int{0, 1, 3}, 0.5), b.Razor(x, b.tensor("c", 1, 2), []int{0, 6}, 1), b.Razor(b.dense, b.tensor("d", 4, 2), []int{0, 1}, 2)))
+	},
+	"positions": func(b *bed) graph.Node {
+		x := b.Lookup(b.a, "vec")
+		y := b.Add(x, b.Positions(b.a, b.tensor("p", 2, 3), false))
+		return b.weigh(b.Concat(b.WeightedSum(b.RowSum(b.Sigmoid(y)), x), b.pooled(b.Positions(b.b, b.tensor("q", 3, 2), true), graph.Sum), b.Last(y)))
+	},
+	// What the lengths of gradients teach the weights of losses is tiny here, and tested for itself.
+	"grad norm": func(b *bed) graph.Node {
+		parts := b.GradNorm(b.Relu(b.linear(b.vec(), "shared", 3)), graph.GradNorm{Name: "balance", Heads: []string{"other", "click"}, Scale: 1e-9, Optimizer: optim.Adam{}})
+		b.more = append(b.more, graph.Output{Head: model.Head{Name: "other", Loss: loss.Squared, Weight: 0.5}, Node: b.linear(parts[0], "other", 1)})
+		return b.weigh(parts[1])
+	},
+	"grad norm by rates": func(b *bed) graph.Node {
+		parts := b.GradNorm(b.dense, graph.GradNorm{Name: "balance", Heads: []string{"click", "other", "third"}, Scale: 1e-9, Power: 1, Relative: true, Alpha: 1.5, Optimizer: optim.Adam{}})
+		b.more = append(b.more,
+			graph.Output{Head: model.Head{Name: "other", Loss: loss.Squared}, Node: b.linear(parts[1], "other", 1)},
+			graph.Output{Head: model.Head{Name: "third", Loss: loss.Squared, Width: 2}, Node: b.linear(b.Concat(parts[2], b.vec()), "third", 2)})
+		return b.weigh(parts[0])
+	},
 	"kernel norm": func(b *bed) graph.Node {
 		x, w, u := b.vec(), b.tensor("w", 6, 3), b.tensor("u", 4, 2)
 		return b.weigh(b.Concat(b.KernelNorm(b.Linear(x, w, nil), w, b.tensor("g", 3)), b.KernelNorm(b.Linear(b.dense, u, nil), u, b.tensor("h", 2)), b.KernelNorm(x, b.tensor("v", 1, 6), b.tensor("k", 6))))
@@ -391,7 +421,7 @@ func TestOperatorsFollowReference(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBed()
-			g, err := b.Build(1, click(build(b)))
+			g, err := b.Build(1, b.outputs(build)...)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,12 +21,14 @@ type output struct {
 	node int
 	// shift is -ln SampleRate, bound ln((1-LogitClip)/LogitClip) or 0.
 	shift, bound float64
+	// share is where its loss is weighed.
+	share headShare
 }
 
 // addOutput checks a head and keeps its value alive.
 func (b *Builder) addOutput(o Output) output {
 	h := o.WithDefaults()
-	out := output{head: h, node: o.Node.id, shift: -math.Log(float64(h.SampleRate))}
+	out := output{head: h, node: o.Node.id, shift: -math.Log(float64(h.SampleRate)), share: b.shareOf(h.Name)}
 	if h.LogitClip > 0 && h.LogitClip < 0.5 {
 		clip := float64(h.LogitClip)
 		out.bound = math.Log((1 - clip) / clip)

@@ -64,7 +64,7 @@ func TestSharedBuffersHaveTheBits(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(b *bed) []graph.Output{}
 	for name, build := range operators {
-		cases[name] = func(b *bed) []graph.Output { return []graph.Output{click(build(b))} }
+		cases[name] = func(b *bed) []graph.Output { return b.outputs(build) }
 	}
 	for seed := range uint64(40) {
 		cases[fmt.Sprint("chain ", seed)] = chain(seed)

@@ -29,18 +29,18 @@ type evaluation struct {
 // in.Values, which is not read. It returns the predictions of each head and, in training, the heads' losses, each without
 // the head's weight, and their weighted sum, whose gradient a step computes.
 func (g *Graph) Reference(in *model.Inputs, dense []float64, values [][]float64, train bool, seed uint64) Result {
-	return g.reference(in, dense, values, train, seed, nil)
+	return g.reference(in, dense, values, train, seed, Result{})
 }
 
-// ReferenceBeside is [Graph.Reference] in training of parameters that are beside those of another result: what [Builder.StopGradient] gives is as it was there. By differences of
+// ReferenceBeside is [Graph.Reference] in training of parameters that are beside those of another result: what [Builder.StopGradient] gives, and what [Builder.GradNorm] weighs losses by, is as it was there. By differences of
 // such totals gradients are checked.
 func (g *Graph) ReferenceBeside(other Result, in *model.Inputs, dense []float64, values [][]float64, seed uint64) Result {
-	return g.reference(in, dense, values, true, seed, other.vals)
+	return g.reference(in, dense, values, true, seed, other)
 }
 
-func (g *Graph) reference(in *model.Inputs, dense []float64, values [][]float64, train bool, seed uint64, stopped [][]float64) (r Result) {
+func (g *Graph) reference(in *model.Inputs, dense []float64, values [][]float64, train bool, seed uint64, beside Result) (r Result) {
 	e := &evaluation{
-		g: g, in: in, dense: dense, values: g.referenceValues(values, train, in.Examples), train: train, seed: seed, vals: make([][]float64, len(g.declared)), stopped: stopped,
+		g: g, in: in, dense: dense, values: g.referenceValues(values, train, in.Examples), train: train, seed: seed, vals: make([][]float64, len(g.declared)), stopped: beside.vals,
 	}
 	r.vals = e.vals
 	for i := range g.declared {
@@ -62,7 +62,11 @@ func (g *Graph) reference(in *model.Inputs, dense []float64, values [][]float64,
 		}
 		value := o.loss.Reference(t)
 		r.Losses = append(r.Losses, value)
-		r.Total += float64(o.head.Weight) * value
+		r.shares = append(r.shares, e.referenceShare(&o))
+		if beside.shares != nil {
+			r.shares[h] = beside.shares[h]
+		}
+		r.Total += float64(o.head.Weight) * r.shares[h] * value
 	}
 	return r
 }
@@ -98,7 +102,8 @@ type Result struct {
 	Losses      []float64
 	Total       float64
 
-	vals [][]float64 // of the operators
+	vals   [][]float64 // of the operators
+	shares []float64   // of the heads' losses
 }
 
 // tensor returns the values of dense tensor id.

@@ -47,7 +47,7 @@ func TestWrittenGraphsAreTheSame(t *testing.T) {
 	seen := map[string]bool{}
 	for name, build := range operators {
 		b := newBed()
-		g, err := b.Build(3, click(build(b)))
+		g, err := b.Build(3, b.outputs(build)...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func TestGatheredPoolsAreTheUnfused(t *testing.T) {
 			if i == 1 {
 				b.Unfused()
 			}
-			g, err := b.Build(3, click(build(b)))
+			g, err := b.Build(3, b.outputs(build)...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -388,7 +388,7 @@ func FuzzUnmarshal(f *testing.F) {
 	f.Add(good)
 	for _, build := range operators {
 		b := newBed()
-		g, err := b.Build(3, click(build(b)))
+		g, err := b.Build(3, b.outputs(build)...)
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -63,6 +63,41 @@ func TargetAttention(b *graph.Builder, name string, query, entries graph.Node, f
 	return b.Linear(all, weight(b, name+".out", all.Dim(), query.Dim(), cfg.Rule), nil)
 }
 
+// DMRConfig are the settings of a [DMR].
+type DMRConfig struct {
+	// Width is that of what entries and places are compared in, Places how many places have a vector of their own.
+	Width, Places int
+	// Back counts places from the last entry, where lists begin with what is oldest.
+	Back bool
+	// Tanh is behind the sum of entry and place, as in the paper; without it, as in bytedance/monolith, an entry's weight is linear in both.
+	Tanh bool
+	// Activation is behind what is made of the sequence; nil: [PReLU].
+	Activation Activation
+	Rule
+}
+
+// DMR is what a sequence has to do with an item, by the places of its entries (Lyu et al., 2020, "Deep Match to Rank Model for Personalized Click-Through Rate Prediction", the user-to-item network;
+// bytedance/monolith: DMR_U2I): item [rows, n] and entries [entries of f, m] -> [rows, n],
+//
+//	aᵢ = softmax over a row's entries of z·(pᵢ + eᵢ·W + b), pᵢ the vector of the entry's place
+//	y  = activation((Σᵢ aᵢ·eᵢ)·V + c) ∘ item
+//
+// The paper adds the products of y up to one number and teaches it by negative samples too; upstream leaves them side by side, so that there is enough to learn from without. Tensors: "name.places" [Places, Width], "name.entries.weight" [m, Width]
+// with its bias, "name.score.weight" [Width, 1], ones at first, "name.out.weight" [m, n] with its bias, and the activation's under "name.out".
+func DMR(b *graph.Builder, name string, item, entries graph.Node, f graph.Sparse, cfg DMRConfig) graph.Node {
+	places := b.Tensor(param.Tensor{Name: name + ".places", Shape: []int{cfg.Places, cfg.Width}, Init: param.GlorotUniform(cfg.Places, cfg.Width), Optimizer: cfg.Optimizer, L2: cfg.L2})
+	compared := b.Add(Dense(b, name+".entries", entries, cfg.Width, cfg.Rule), b.Positions(f, places, cfg.Back))
+	if cfg.Tanh {
+		compared = b.Apply(graph.Tanh, compared)
+	}
+	score := b.Tensor(param.Tensor{Name: name + ".score.weight", Shape: []int{cfg.Width, 1}, Init: param.Constant(1), Optimizer: cfg.Optimizer, L2: cfg.L2})
+	pooled := b.WeightedSum(b.Softmax(b.Linear(compared, score, nil)), entries)
+	if cfg.Activation == nil {
+		cfg.Activation = PReLU
+	}
+	return b.Mul(cfg.Activation(b, name+".out", Dense(b, name+".out", pooled, item.Dim(), cfg.Rule), cfg.Rule), item)
+}
+
 // DIENConfig are the settings of a [DIEN].
 type DIENConfig struct {
 	// Width is that of the states.

@@ -13,15 +13,25 @@ import (
 	"github.com/monolith-go/monolith/model/param"
 )
 
-// TestTargetAttentionIsTheEquation compares the layer with its formula, written out over each row's entries.
-func TestTargetAttentionIsTheEquation(t *testing.T) {
-	t.Parallel()
-	const dim, width, heads = 3, 2, 2
+// project is x·w with a matrix of n columns.
+func project(x []float64, w []float32, n int) []float64 {
+	out := make([]float64, n)
+	for j := range out {
+		for k, v := range x {
+			out[j] += v * float64(w[k*n+j])
+		}
+	}
+	return out
+}
+
+// attends compares a layer that looks through a sequence of vectors of dim numbers for another such with its equation, written out over each row's entries.
+func attends(t *testing.T, dim int, build func(b *graph.Builder, query, entries graph.Node, f graph.Sparse) graph.Node, equation func(tensors map[string][]float32, query []float64, entries [][]float64) []float64) {
+	t.Helper()
 	b := graph.NewBuilder()
 	table := b.Table(param.Table{Name: "embedding", Segments: []param.Segment{{Name: "vec", Dim: dim, Optimizer: optim.SGD{}}}})
 	item, history := b.SparseFeature(model.Feature{Name: "item"}, table), b.SparseFeature(model.Feature{Name: "history"}, table)
 	query := b.Pool(graph.Pooled{X: b.Lookup(item, "vec"), By: graph.Sum})
-	y := layer.TargetAttention(b, "a", query, b.Lookup(history, "vec"), history, layer.TargetAttentionConfig{Heads: heads, Width: width, Rule: rule})
+	y := build(b, query, b.Lookup(history, "vec"), history)
 	g, err := b.Build(1, graph.Output{Head: model.Head{Name: "y", Loss: loss.Squared, Width: dim}, Node: y})
 	if err != nil {
 		t.Fatal(err)
@@ -49,15 +59,6 @@ func TestTargetAttentionIsTheEquation(t *testing.T) {
 			}
 			return out
 		}
-		project := func(x []float64, w []float32, n int) []float64 {
-			out := make([]float64, n)
-			for j := range out {
-				for k, v := range x {
-					out[j] += v * float64(w[k*n+j])
-				}
-			}
-			return out
-		}
 		for r := range in.NumRows {
 			q := make([]float64, dim)
 			for _, v := range vectors(0, r) {
@@ -65,33 +66,88 @@ func TestTargetAttentionIsTheEquation(t *testing.T) {
 					q[k] += v[k]
 				}
 			}
-			var all []float64
-			for _, h := range []string{"a.0", "a.1"} {
-				query, sum, out := project(q, tensors[h+".query.weight"], width), 0., make([]float64, width)
-				for _, e := range vectors(1, r) {
-					score := 0.
-					for j, k := range project(e, tensors[h+".key.weight"], width) {
-						score += query[j] * k
-					}
-					share := math.Exp(score / math.Sqrt(width))
-					sum += share
-					for j, v := range project(e, tensors[h+".value.weight"], width) {
-						out[j] += share * v
-					}
-				}
-				for j := range out {
-					if sum > 0 {
-						out[j] /= sum
-					}
-				}
-				all = append(all, out...)
-			}
-			for j, want := range project(all, tensors["a.out.weight"], dim) {
+			for j, want := range equation(tensors, q, vectors(1, r)) {
 				if d := math.Abs(float64(got[r*dim+j]) - want); !(d < 1e-5) {
 					t.Fatalf("%s, row %d: %v, want %v", shape, r, got[r*dim:][:dim], want)
 				}
 			}
 		}
 		s.Close()
+	}
+}
+
+func TestTargetAttentionIsTheEquation(t *testing.T) {
+	t.Parallel()
+	const dim, width, heads = 3, 2, 2
+	attends(t, dim, func(b *graph.Builder, query, entries graph.Node, f graph.Sparse) graph.Node {
+		return layer.TargetAttention(b, "a", query, entries, f, layer.TargetAttentionConfig{Heads: heads, Width: width, Rule: rule})
+	}, func(tensors map[string][]float32, q []float64, entries [][]float64) []float64 {
+		var all []float64
+		for _, h := range []string{"a.0", "a.1"} {
+			query, sum, out := project(q, tensors[h+".query.weight"], width), 0., make([]float64, width)
+			for _, e := range entries {
+				score := 0.
+				for j, k := range project(e, tensors[h+".key.weight"], width) {
+					score += query[j] * k
+				}
+				share := math.Exp(score / math.Sqrt(width))
+				sum += share
+				for j, v := range project(e, tensors[h+".value.weight"], width) {
+					out[j] += share * v
+				}
+			}
+			for j := range out {
+				if sum > 0 {
+					out[j] /= sum
+				}
+			}
+			all = append(all, out...)
+		}
+		return project(all, tensors["a.out.weight"], dim)
+	})
+}
+
+// TestDMRIsTheEquation tries places from the first and from the last entry, with lists that are longer than the places, and both forms of the weights.
+func TestDMRIsTheEquation(t *testing.T) {
+	t.Parallel()
+	const dim, width, places = 3, 2, 2
+	for _, cfg := range []layer.DMRConfig{{}, {Back: true, Tanh: true}} {
+		cfg.Width, cfg.Places, cfg.Rule = width, places, rule
+		attends(t, dim, func(b *graph.Builder, query, entries graph.Node, f graph.Sparse) graph.Node {
+			return layer.DMR(b, "d", query, entries, f, cfg)
+		}, func(tensors map[string][]float32, item []float64, entries [][]float64) []float64 {
+			sum, pooled := 0., make([]float64, dim)
+			for i, e := range entries {
+				place := i
+				if cfg.Back {
+					place = len(entries) - 1 - i
+				}
+				score := 0.
+				for j, v := range project(e, tensors["d.entries.weight"], width) {
+					v += float64(tensors["d.entries.bias"][j] + tensors["d.places"][min(place, places-1)*width+j])
+					if cfg.Tanh {
+						v = math.Tanh(v)
+					}
+					score += v * float64(tensors["d.score.weight"][j])
+				}
+				sum += math.Exp(score)
+				for k, v := range e {
+					pooled[k] += math.Exp(score) * v
+				}
+			}
+			for k := range pooled {
+				if sum > 0 {
+					pooled[k] /= sum
+				}
+			}
+			out := project(pooled, tensors["d.out.weight"], dim)
+			for j, v := range out {
+				if v += float64(tensors["d.out.bias"][j]); v < 0 {
+					v *= float64(tensors["d.out.slope"][j])
+				}
+				out[j] = v * item[j]
+			}
+			return out
+		})
 	}
 }

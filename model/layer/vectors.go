@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/param"
 )
 
 // CIN is the compressed interaction network of xDeepFM (Lian et al., 2018, equations 6 to 8) over the n vectors of dim numbers that x is made
@@ -129,4 +130,30 @@ func CAN(b *graph.Builder, x, weights graph.Node, layers int) graph.Node {
 		x = b.Relu(b.Add(b.RowProduct(x, matrix, dim), bias))
 	}
 	return x
+}
+
+// RazorConfig are the settings of a [Razor].
+type RazorConfig struct {
+	// Space are where the parts of a vector end, from 0 to its width; see [graph.Builder.Razor]. Nil: 0 and every number for itself.
+	Space []int
+	// Temperature is what logits are divided by, above 0; 0 means 0.05, bytedance/monolith's.
+	Temperature float32
+	// Cost is what a vector costs that is used in full, as a share of the loss for each number: none, one for all vectors or one for each.
+	Cost []float32
+	Rule
+}
+
+// Razor multiplies each of the n vectors of dim numbers that x is made of by shares that say which parts of it are of use (bytedance/monolith: iRazor): x [rows, n·dim] -> the same, by [graph.Builder.Razor]. Its tensor is
+// "name.logits" [n, len(Space)], zeros at first: all choices have one share. What training has made of it says which features and how many numbers of each a model without it needs.
+func Razor(b *graph.Builder, name string, x graph.Node, dim int, cfg RazorConfig) graph.Node {
+	if cfg.Space == nil {
+		for k := range dim + 1 {
+			cfg.Space = append(cfg.Space, k)
+		}
+	}
+	if cfg.Temperature == 0 {
+		cfg.Temperature = 0.05
+	}
+	logits := b.Tensor(param.Tensor{Name: name + ".logits", Shape: []int{x.Dim() / max(dim, 1), len(cfg.Space)}, Optimizer: cfg.Optimizer, L2: cfg.L2})
+	return b.Razor(x, logits, cfg.Space, cfg.Temperature, cfg.Cost...)
 }
