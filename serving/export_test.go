@@ -6,6 +6,8 @@ import (
 
 	"google.golang.org/grpc/mem"
 
+	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/proto/tensorflow"
 	tfs "github.com/monolith-go/monolith/proto/tensorflow/serving"
 )
 
@@ -63,3 +65,20 @@ func (v *Version) LookupAgain() func(context.Context) error {
 	r := v.idle[len(v.idle)-1]
 	return r.fetch
 }
+
+// ReadPush reads the inputs of a push to the tables of a model.
+func ReadPush(tables []param.Table, signature string, inputs map[string]*tensorflow.TensorProto) (*param.Rows, error) {
+	raw, ok := assigns(signature)
+	switch {
+	case !ok:
+		return nil, errors.New("no push")
+	case raw:
+		rows, _, err := readRawAssigned(tables, inputs)
+		return rows, err
+	}
+	rows, _, err := readAssigned(tables, inputs)
+	return rows, err
+}
+
+// ParamsOf are the parameters of a version.
+func ParamsOf(v *Version) Params { return v.params }

@@ -2,7 +2,6 @@ package serving
 
 import (
 	"context"
-	"crypto/x509"
 	"encoding/binary"
 	"errors"
 	"maps"
@@ -16,7 +15,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
@@ -159,17 +157,7 @@ func (s *Server) admitCall(ctx context.Context, info *tap.Info) error {
 	if s.o.Guard == nil {
 		return nil
 	}
-	token := ""
-	if got := info.Header.Get("authorization"); len(got) > 0 {
-		token, _ = strings.CutPrefix(got[0], "Bearer ")
-	}
-	var cert *x509.Certificate
-	if p, ok := peer.FromContext(ctx); ok {
-		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
-			cert = info.State.VerifiedChains[0][0]
-		}
-	}
-	return s.admit(s.o.Guard.Admit(token, cert))
+	return s.admit(s.o.Guard.Admit(caller(ctx, info.Header)))
 }
 
 func (s *Server) unary(ctx context.Context, r any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
@@ -204,6 +192,9 @@ type predictionService struct{ s *Server }
 func (p *predictionService) Predict(ctx context.Context, r *tfs.PredictRequest) (out *tfs.PredictResponse, err error) {
 	m := r.GetModelSpec()
 	signature := m.GetSignatureName()
+	if raw, ok := assigns(signature); ok {
+		return p.assign(ctx, r, raw)
+	}
 	if signature == "" {
 		signature = SignatureDefault
 	}
@@ -331,9 +322,9 @@ func readTensor(name string, t *tensorflow.TensorProto, l *limits) (*Column, err
 	var err error
 	switch t.GetDtype() {
 	case tensorflow.DataType_DT_INT64:
-		c.Ints, err = values(name, n, content, t.GetInt64Val(), 8, func(b []byte) int64 { return int64(binary.LittleEndian.Uint64(b)) }, func(x int64) int64 { return x })
+		c.Ints, err = values(name, n, content, t.GetInt64Val(), 8, littleInt64, func(x int64) int64 { return x })
 	case tensorflow.DataType_DT_UINT64:
-		c.Ints, err = values(name, n, content, t.GetUint64Val(), 8, func(b []byte) int64 { return int64(binary.LittleEndian.Uint64(b)) }, func(x uint64) int64 { return int64(x) })
+		c.Ints, err = values(name, n, content, t.GetUint64Val(), 8, littleInt64, func(x uint64) int64 { return int64(x) })
 	case tensorflow.DataType_DT_INT32:
 		c.Ints, err = values(name, n, content, t.GetIntVal(), 4, func(b []byte) int64 { return int64(int32(binary.LittleEndian.Uint32(b))) }, func(x int32) int64 { return int64(x) })
 	case tensorflow.DataType_DT_UINT32:
@@ -347,7 +338,7 @@ func readTensor(name string, t *tensorflow.TensorProto, l *limits) (*Column, err
 		})
 	case tensorflow.DataType_DT_FLOAT:
 		c.Type = Floats
-		c.Floats, err = values(name, n, content, t.GetFloatVal(), 4, func(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }, func(x float32) float32 { return x })
+		c.Floats, err = values(name, n, content, t.GetFloatVal(), 4, littleFloat32, func(x float32) float32 { return x })
 	case tensorflow.DataType_DT_DOUBLE:
 		c.Type = Floats
 		c.Floats, err = values(name, n, content, t.GetDoubleVal(), 8, func(b []byte) float32 { return float32(math.Float64frombits(binary.LittleEndian.Uint64(b))) }, func(x float64) float32 { return float32(x) })
@@ -362,6 +353,10 @@ func readTensor(name string, t *tensorflow.TensorProto, l *limits) (*Column, err
 	}
 	return c, err
 }
+
+func littleInt64(b []byte) int64 { return int64(binary.LittleEndian.Uint64(b)) }
+
+func littleFloat32(b []byte) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(b)) }
 
 // listed is how many values the lists of a tensor have.
 func listed(t *tensorflow.TensorProto) int {

@@ -21,6 +21,8 @@ type Metrics struct {
 	calls                       *prometheus.HistogramVec
 	waiting, version            *prometheus.GaugeVec
 	taken                       *prometheus.GaugeVec
+	pushes, pushRows            *prometheus.CounterVec
+	rowsKept                    *prometheus.GaugeVec
 	ages                        *ages
 }
 
@@ -107,6 +109,9 @@ func newMetrics(register func(telemetry.Metric, prometheus.Collector)) *Metrics 
 		calls:     histogram("monolith_serving_row_call_seconds", "Time of a call to a row shard, by the gRPC code of its answer.", prometheus.ExponentialBuckets(20e-6, 2, 20), "shard", "status"),
 		lookups:   counter("monolith_serving_lookups_total", "Lookups that a row shard was asked for, by the gRPC code of their answer.", "model_name", "status"),
 		lookupIDs: counter("monolith_serving_lookup_ids_total", "Ids of these lookups.", "model_name"),
+		pushes:    counter("monolith_serving_pushes_total", "Pushes of rows, by the gRPC code of their answer.", "model_name", "status"),
+		pushRows:  counter("monolith_serving_pushed_rows_total", "Rows that were pushed and assigned.", "model_name"),
+		rowsKept:  gauge("monolith_serving_pushed_rows", "Rows that were pushed and are not those of the export, which are in memory.", "model_name"),
 		kept:      counter("monolith_serving_logged_requests_total", "Requests that the request log was to keep, by whether it did.", "result"),
 		waiting:   gauge("monolith_serving_waiting_requests", "Requests that wait for a thread."),
 		version:   gauge("monolith_serving_version", "Number of the version that predicted last.", "model_name"),
@@ -164,6 +169,16 @@ func (m *Metrics) lookedUp(model string, ids int, code codes.Code) {
 	}
 	m.lookups.WithLabelValues(model, code.String()).Inc()
 	m.lookupIDs.WithLabelValues(model).Add(float64(ids))
+}
+
+// pushed counts a push of so many rows that were assigned, after which so many are in memory.
+func (m *Metrics) pushed(model string, rows int, kept int64, code codes.Code) {
+	if m == nil {
+		return
+	}
+	m.pushes.WithLabelValues(model, code.String()).Inc()
+	m.pushRows.WithLabelValues(model).Add(float64(rows))
+	m.rowsKept.WithLabelValues(model).Set(float64(kept))
 }
 
 // batch counts a batch that is computed.

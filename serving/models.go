@@ -93,6 +93,8 @@ type ModelsOptions struct {
 	Part *native.Part
 	// Lease is how long a row shard keeps a version that its policy gives up behind the last time that somebody asked for it; 0: 30 s.
 	Lease time.Duration
+	// Push, if not nil, makes of an export what takes rows that are pushed ([SignatureAssign]). It is for exports without Rows and Part.
+	Push func(*native.Export) Pushable
 	// Logger gets a line for each version that comes or goes, or cannot be opened; nil: nothing is logged.
 	Logger *slog.Logger
 	// Loaded is called when a version was opened, or could not be; nil: nobody asks.
@@ -115,6 +117,9 @@ type Models struct {
 type servable struct {
 	config   ModelConfig
 	versions map[int64]*held // that are or were open, or could not be opened
+
+	// pushing is held while rows are assigned, and while a version takes the place of another. It is taken before the lock of Models.
+	pushing sync.Mutex
 }
 
 // live reports whether its versions are put and not found in a folder.
@@ -372,6 +377,10 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, native.ErrNone) { // removed meanwhile
 		err = fmt.Errorf("%w: %w", err, native.ErrNone)
 	}
+	s.pushing.Lock()
+	if err == nil {
+		m.inherit(name, number, v)
+	}
 	m.mu.Lock()
 	h.version, h.err, h.state = v, err, Available
 	if err != nil {
@@ -379,6 +388,7 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 	}
 	gone := m.closed || m.models[name] != s // it was removed while it was opened
 	m.mu.Unlock()
+	s.pushing.Unlock()
 	if err != nil {
 		m.log.Error("a version cannot be served", "model", name, "version", number, "err", err)
 		return false
@@ -403,6 +413,11 @@ func (m *Models) open(ctx context.Context, name string, number int64, dir string
 		return v, 0, err
 	case m.o.Rows != nil:
 		v, err = openModel(ctx, name, number, dir, m.o.Recipe, m.o.Rows)
+	case m.o.Push != nil:
+		var e *native.Export
+		if e, err = native.Open(ctx, dir); err == nil {
+			v, err = NewVersion(ctx, m.o.Push(e), m.o.Recipe)
+		}
 	default:
 		v, err = Open(ctx, dir, m.o.Recipe)
 	}

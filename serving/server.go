@@ -41,6 +41,8 @@ type Options struct {
 	Timeout time.Duration
 	// Guard, if not nil, decides who may ask, by token and certificate.
 	Guard *secure.Guard
+	// Pushers, if not nil, decides who of them may push rows too ([ModelsOptions].Push).
+	Pushers *secure.Guard
 	// Log, if not nil, keeps some of the requests that were answered. The caller closes it when no more come.
 	Log *RequestLog
 	// Metrics counts; nil: nothing does.

@@ -108,7 +108,7 @@ func (v *Version) signatures() []signature {
 		}
 	}
 	if v.in.recipeErr != nil {
-		return []signature{features}
+		return append([]signature{features}, v.pushSignatures()...)
 	}
 	raw := signature{name: SignatureDefault, method: methodPredict, outputs: outputs}
 	for i := range v.in.recipe.Features {
@@ -133,7 +133,26 @@ func (v *Version) signatures() []signature {
 			out = append(out, signature{SignatureRegress + "/" + h.Name, methodRegress, examples, []tensorInfo{{"outputs", dtFloat, []int64{-1, 1}}}})
 		}
 	}
-	return out
+	return append(out, v.pushSignatures()...)
+}
+
+// pushSignatures are those by which rows are pushed to a version that takes them.
+func (v *Version) pushSignatures() []signature {
+	if _, ok := v.params.(Pushable); !ok {
+		return nil
+	}
+	source := tensorInfo{OutputSource, dtInt64, nil}
+	assign := signature{name: SignatureAssign, method: methodPredict}
+	for _, t := range v.Model().Graph.Layout().Tables {
+		assign.inputs = append(assign.inputs, tensorInfo{t.Name + SuffixIDs, dtInt64, []int64{-1}}, tensorInfo{t.Name + SuffixValues, dtFloat, []int64{-1, int64(t.Dim())}})
+		assign.outputs = append(assign.outputs, tensorInfo{t.Name + suffixResult, dtInt32, nil})
+	}
+	assign.outputs = append(assign.outputs, source)
+	return []signature{assign, {
+		SignatureRawAssign, methodPredict,
+		[]tensorInfo{{InputIDs, dtInt64, []int64{-1}}, {InputIDSplits, dtInt64, []int64{-1}}, {InputFlatValues, dtFloat, []int64{-1}}},
+		[]tensorInfo{{"result", dtInt32, nil}, source},
+	}}
 }
 
 // scores are those of the classes of a head in an answer, [rows, classes]: of one probability what is missing to 1 and it.

@@ -201,7 +201,7 @@ func same(to *string, b []byte) bool {
 	return utf8.Valid(b)
 }
 
-// split finds the parts of the message, and reports whether it is a usual one: a model with a number or none, inputs, and each once.
+// split finds the parts of the message, and reports whether it is a usual one: no push, a model with a number or none, inputs, and each once.
 func (r *request) split() bool {
 	const bytes, varint = protowire.BytesType, protowire.VarintType
 	r.tensors, r.which = r.tensors[:0], Which{}
@@ -246,7 +246,8 @@ func (r *request) split() bool {
 	if !signed {
 		r.signature = SignatureDefault
 	}
-	return ok && named
+	_, push := assigns(r.signature)
+	return ok && named && !push
 }
 
 // read makes the input of the request.
