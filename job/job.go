@@ -165,6 +165,8 @@ type (
 	ServeResult = result.ServeResult
 	// ServeModelsOptions say what is served where, and how requests are answered.
 	ServeModelsOptions = run.ServeModelsOptions
+	// Pushes say whether rows are pushed to the exports that are served.
+	Pushes = run.Pushes
 	// RowShards are the servers that have the rows of exports which are served elsewhere.
 	RowShards = run.RowShards
 	// ServedJob is a job whose model is served while it is trained.
@@ -247,6 +249,10 @@ type (
 	Edited = result.Edited
 	// RunningSlots is what running shards have of each slot.
 	RunningSlots = result.RunningSlots
+	// PushOptions say to whom the rows of a running job are pushed.
+	PushOptions = run.PushOptions
+	// Pushed is what was pushed.
+	Pushed = result.Pushed
 	// ChangesOptions say which changes of rows are given to whom.
 	ChangesOptions = run.ChangesOptions
 	// Change is a row that was changed, or has gone.
@@ -519,6 +525,14 @@ func InspectShards(ctx context.Context, cfg *Config, log *slog.Logger) (*Running
 // least once, whatever dies.
 func FollowChanges(ctx context.Context, cfg *Config, o ChangesOptions) error {
 	return run.Changes(ctx, cfg, o)
+}
+
+// DefaultPushedBytes is what rows that were pushed may take in a server's memory if nobody says otherwise.
+const DefaultPushedBytes = run.DefaultPushedBytes
+
+// Push gives a server of predictions the weights of the rows of a running job that have changed or gone since it was given them last, each at least once, whatever dies.
+func Push(ctx context.Context, cfg *Config, o PushOptions) (*Pushed, error) {
+	return run.Push(ctx, cfg, o)
 }
 
 // ListSnapshots describes the snapshots of a job's dir, of a folder or of a store's URL, the newest first, and says why retention keeps each. It reads manifests

@@ -339,6 +339,14 @@ func TestServeModelsFaults(t *testing.T) {
 		`--rows: wire: address "there"`:         {HTTP: "127.0.0.1:0", Exports: []string{empty}, Rows: job.RowShards{Addrs: []string{"there"}}},
 		"--rows-token-file: ":                   {HTTP: "127.0.0.1:0", Exports: []string{empty}, Rows: job.RowShards{Addrs: []string{"127.0.0.1:1"}, TokenFile: filepath.Join(empty, "none")}},
 		"not sent over the network without TLS": {HTTP: "127.0.0.1:0", Exports: []string{empty}, Rows: job.RowShards{Addrs: []string{"192.0.2.1:1"}, TokenFile: secret}},
+		"nothing keeps them from changing":      {HTTP: "127.0.0.1:0", GRPC: "0.0.0.0:1", Exports: []string{empty}, TLS: &secure.TLS{Cert: "none", Key: "none", CA: "none"}, Pushes: job.Pushes{Accept: true}},
+		"--push-token-file is for":              {HTTP: "127.0.0.1:0", Exports: []string{empty}, Pushes: job.Pushes{TokenFile: secret}},
+		"--accept-pushes needs --grpc":          {HTTP: "127.0.0.1:0", Exports: []string{empty}, Pushes: job.Pushes{Accept: true}},
+		"is for servers without --shard":        {HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Exports: []string{empty}, Pushes: job.Pushes{Accept: true}, Shard: &native.Part{Of: 1}},
+		"there is none to serve":                {HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Jobs: []job.ServedJob{{}}, Pushes: job.Pushes{Accept: true}},
+		"needs --push-token-file, with another": {HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Exports: []string{empty}, TokenFile: secret, Pushes: job.Pushes{Accept: true}},
+		"--push-token-file: ":                   {HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Exports: []string{empty}, Pushes: job.Pushes{Accept: true, TokenFile: filepath.Join(empty, "none")}},
+		"--pushed-bytes is -1":                  {HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Exports: []string{empty}, Pushes: job.Pushes{Accept: true, MaxBytes: -1}},
 		"certificate":                           {HTTP: "0.0.0.0:0", Exports: []string{empty}, TLS: &secure.TLS{Cert: "none", Key: "none"}},
 	} {
 		if err := job.ServeModels(t.Context(), o); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), says) {

@@ -77,7 +77,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 		InspectSlots:    job.InspectSlots,
 		Models:          cli.ModelOps{List: job.ListModels, Describe: job.DescribeModel, DescribeStored: job.DescribeStoredModel, Nearest: job.Nearest},
 		PS: cli.RowOps{
-			LookUp: job.LookUp, LookUpStored: job.LookUpStored, Edit: job.Edit, Slots: job.InspectShards, Changes: job.FollowChanges,
+			LookUp: job.LookUp, LookUpStored: job.LookUpStored, Edit: job.Edit, Slots: job.InspectShards, Changes: job.FollowChanges, Push: job.Push,
 		},
 		Snapshots: cli.SnapshotOps{
 			List: job.ListSnapshots, Verify: job.VerifySnapshots, Diff: job.DiffSnapshots, Prune: job.PruneSnapshots, Take: job.TakeSnapshot,

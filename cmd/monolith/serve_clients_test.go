@@ -188,7 +188,8 @@ func TestServingClient(t *testing.T) {
 		fids["user"] = append(fids["user"], 1<<48|int64(fid.HashString(r.User)))
 		fids["item"] = append(fids["item"], 2<<48|r.Item)
 	}
-	b, err := json.Marshal(map[string]any{"servers": list, "rows": s.rows, "fids": fids})
+	pushes := s.serve(t, "pushes", "--accept-pushes")
+	b, err := json.Marshal(map[string]any{"servers": list, "rows": s.rows, "fids": fids, "pushes": pushes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +208,15 @@ func TestServingClient(t *testing.T) {
 		Status      [][3]any
 		Refused     map[string][2]string
 	}
-	var got map[string]answers
+	type pushed struct {
+		Predicted     []map[string][][1]float32
+		Assigned, Raw map[string]int64
+		Refused       [2]string
+	}
+	var got struct {
+		Servers map[string]answers
+		Pushes  pushed
+	}
 	if err := json.Unmarshal(readers.Run(t, servingClient, file), &got); err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +236,7 @@ func TestServingClient(t *testing.T) {
 	features := map[string]any{"user": "int64 -1 -1", "item": "int64 -1 -1", "price": "float32 -1 1"}
 	examples, outputs := map[string]any{"inputs": "string -1"}, map[string]any{"click": "float32 -1 1", "amount": "float32 -1 1"}
 	for _, server := range list {
-		a, name := got[server.Name], server.Name+": "
+		a, name := got.Servers[server.Name], server.Name+": "
 		for _, form := range []string{"raw", "lists", "examples", "features"} {
 			same(name+form, a.Predicted[form], heads)
 		}
@@ -287,7 +296,19 @@ func TestServingClient(t *testing.T) {
 			}
 		}
 	}
-	end(t, list)
+	// Rows that are pushed change the predictions of their user's examples alone.
+	p := got.Pushes
+	if len(p.Predicted) != 3 || len(p.Assigned) < 2 || p.Raw["result"] != int64(len(p.Assigned)-1) || p.Raw["source"] != p.Assigned["source"] || p.Refused[0] != "INVALID_ARGUMENT" || !strings.Contains(p.Refused[1], "_value") {
+		t.Fatalf("pushes: %+v", p)
+	}
+	same("before a push", p.Predicted[0], heads)
+	for i, r := range s.rows {
+		a, b, c := p.Predicted[0]["click"][i], p.Predicted[1]["click"][i], p.Predicted[2]["click"][i]
+		if concerned := r.User == s.rows[0].User; (a != b) != concerned || (b != c) != concerned {
+			t.Errorf("pushes: example %d of %s: %v, %v, %v; the row of %s was pushed", i, r.User, a, b, c, s.rows[0].User)
+		}
+	}
+	end(t, append(list, pushes))
 }
 
 // TestCurl asks a server over HTTP and HTTPS with curl, with what docs/serve.md tells users to write.

@@ -48,6 +48,17 @@ type Edited struct {
 	Durable bool `json:"durable"`
 }
 
+// Pushed is what was pushed to a server.
+type Pushed struct {
+	To        string `json:"to"`
+	Model     string `json:"model"`
+	Signature string `json:"signature"`
+	// Rows is how many rows were pushed, each as often as it was, Removed how many ids of which the row has gone, Requests in how many requests.
+	Rows     int64 `json:"rows"`
+	Removed  int64 `json:"removed"`
+	Requests int64 `json:"requests"`
+}
+
 // RunningSlots is what running shards have of each slot.
 type RunningSlots struct {
 	Job string `json:"job"`

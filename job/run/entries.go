@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -242,112 +243,149 @@ type ChangesOptions struct {
 // once, whatever dies. Errors: as LookUp, and those of Give.
 func Changes(ctx context.Context, cfg *spec.Config, o ChangesOptions) error {
 	return askShards(ctx, cfg, o.Logger, "give them processes of their own (docs/cluster.md)", func(s remoteShards) error {
-		for {
-			shards, err := s.NumShards(ctx)
-			if err != nil {
-				return fault.Unavailable(err)
-			}
-			err = s.giveChanges(ctx, ps.NewConsumer(o.Consumer, s, shards, o.Weights), shards, o)
-			if !o.Follow || !errors.Is(err, ps.ErrRolledBack) {
-				return err
-			}
-			// There are more or fewer shards now, which give all rows.
+		shape := s.layout.Shape()
+		c := consuming{remoteShards: s, name: o.Consumer, rows: o.Weights, follow: o.Follow, every: o.Every, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler))}
+		c.deal = func(_ context.Context, shard int, answer *ps.Changes, some bool) error {
+			return o.give(&shape.Tables[answer.Table], shard, answer, some)
 		}
+		if o.Leave {
+			return c.leave(ctx)
+		}
+		return c.run(ctx)
 	})
 }
 
-// giveChanges gives what so many shards have, again and again where that is to be followed.
-func (s remoteShards) giveChanges(ctx context.Context, c *ps.Consumer, shards int, o ChangesOptions) error {
-	if o.Leave {
-		return fault.Unavailable(c.Leave(ctx))
+// give gives an answer; some says that its pass has had rows.
+func (o *ChangesOptions) give(spec *param.TableShape, shard int, answer *ps.Changes, some bool) error {
+	for _, e := range inspect.Entries(spec, &answer.Rows) {
+		if err := o.Give(&result.Change{Shard: shard, Entry: &e, All: answer.All}); err != nil {
+			return err
+		}
 	}
+	for _, id := range answer.Removed {
+		e := &result.Entry{Table: spec.Name, ID: id, Slot: param.SlotOf(id)}
+		if err := o.Give(&result.Change{Shard: shard, Entry: e, Removed: true, All: answer.All}); err != nil {
+			return err
+		}
+	}
+	if answer.Whole && (some || answer.All) {
+		if err := o.Give(&result.Change{Shard: shard, Whole: true, All: answer.All}); err != nil {
+			return err
+		}
+	}
+	return o.Flush()
+}
+
+// consuming deals with what a consumer is given by the shards of a job.
+type consuming struct {
+	remoteShards
+	name   string
+	rows   bool // whole rows
+	follow bool // until the context ends, and after every where nothing has changed
+	every  time.Duration
+	log    *slog.Logger
+	// deal deals with an answer, of a table that there is; some says that its pass has had rows. What it returned nil for is acknowledged by the next question to the shard.
+	deal func(ctx context.Context, shard int, answer *ps.Changes, some bool) error
+}
+
+// consumer makes the consumer, of as many shards as there are.
+func (c *consuming) consumer(ctx context.Context) (*ps.Consumer, int, error) {
+	shards, err := c.NumShards(ctx)
+	if err != nil {
+		return nil, 0, fault.Unavailable(err)
+	}
+	return ps.NewConsumer(c.name, c, shards, c.rows), shards, nil
+}
+
+// leave ends the registration.
+func (c *consuming) leave(ctx context.Context) error {
+	from, _, err := c.consumer(ctx)
+	if err == nil {
+		err = fault.Unavailable(from.Leave(ctx))
+	}
+	return err
+}
+
+// run deals with what the shards have, again and again where that is to be followed.
+func (c *consuming) run(ctx context.Context) error {
+	for {
+		from, shards, err := c.consumer(ctx)
+		if err == nil {
+			err = c.passes(ctx, from, shards)
+		}
+		if !c.follow || !errors.Is(err, ps.ErrRolledBack) {
+			return err
+		}
+		// There are more or fewer shards now, which give all rows.
+	}
+}
+
+// passes is run for so many shards.
+func (c *consuming) passes(ctx context.Context, from *ps.Consumer, shards int) error {
 	for {
 		quiet := true
 		for shard := range shards {
-			some, err := s.takeChanges(ctx, c, shard, shards, o)
+			some, err := c.pass(ctx, from, shard, shards)
 			if err != nil {
 				return err
 			}
 			quiet = quiet && !some
 		}
-		if !o.Follow {
+		if !c.follow {
 			return nil
 		}
-		if !quiet {
-			continue
+		pause := time.Duration(0)
+		if quiet {
+			pause = c.every
 		}
-		select {
-		case <-time.After(o.Every):
-		case <-ctx.Done():
+		if !wait(ctx, pause) {
 			return nil
 		}
 	}
 }
 
-// takeChanges gives a pass of one shard, and acknowledges it.
-func (s remoteShards) takeChanges(ctx context.Context, c *ps.Consumer, shard, shards int, o ChangesOptions) (some bool, err error) {
-	shape := s.layout.Shape()
+// pass deals with a pass of one shard, and acknowledges it.
+func (c *consuming) pass(ctx context.Context, from *ps.Consumer, shard, shards int) (some bool, err error) {
 	for {
-		answer, err := s.nextChanges(ctx, c, shard, shards, o)
+		answer, err := c.next(ctx, from, shard, shards)
 		if err != nil || answer == nil {
 			return some, err
 		}
-		if answer.Table >= len(s.layout.Tables) {
-			return some, fmt.Errorf("job: shard %d has changes of table %d of %d: %w", shard, answer.Table, len(s.layout.Tables), ps.ErrMismatch)
-		}
-		spec := &shape.Tables[answer.Table]
-		for _, e := range inspect.Entries(spec, &answer.Rows) {
-			if err := o.Give(&result.Change{Shard: shard, Entry: &e, All: answer.All}); err != nil {
-				return some, err
-			}
-		}
-		for _, id := range answer.Removed {
-			e := &result.Entry{Table: spec.Name, ID: id, Slot: param.SlotOf(id)}
-			if err := o.Give(&result.Change{Shard: shard, Entry: e, Removed: true, All: answer.All}); err != nil {
-				return some, err
-			}
+		if answer.Table >= len(c.layout.Tables) {
+			return some, fmt.Errorf("job: shard %d has changes of table %d of %d: %w", shard, answer.Table, len(c.layout.Tables), ps.ErrMismatch)
 		}
 		some = some || len(answer.Rows.Keys)+len(answer.Removed) > 0
-		if answer.Whole && (some || answer.All) {
-			if err := o.Give(&result.Change{Shard: shard, Whole: true, All: answer.All}); err != nil {
-				return some, err
-			}
-		}
-		if err := o.Flush(); err != nil {
+		if err := c.deal(ctx, shard, answer, some); err != nil {
 			return some, err
 		}
 		if !answer.Whole {
 			continue
 		}
-		if !o.Follow { // what it answers comes again
-			_, err = s.nextChanges(ctx, c, shard, shards, o)
+		if !c.follow { // what it answers comes again
+			_, err = c.next(ctx, from, shard, shards)
 		}
 		return some, err
 	}
 }
 
-// nextChanges asks a shard, again and again where it does not answer and changes are followed; nil: the context has ended.
-func (s remoteShards) nextChanges(ctx context.Context, c *ps.Consumer, shard, shards int, o ChangesOptions) (*ps.Changes, error) {
+// next asks a shard, again and again where it does not answer and changes are followed; nil: the context has ended.
+func (c *consuming) next(ctx context.Context, from *ps.Consumer, shard, shards int) (*ps.Changes, error) {
 	for {
-		answer, err := c.Next(ctx, shard)
+		answer, err := from.Next(ctx, shard)
 		switch {
 		case err == nil:
 			return answer, nil
-		case ctx.Err() != nil && o.Follow:
+		case ctx.Err() != nil && c.follow:
 			return nil, nil
-		case !o.Follow || !errors.Is(err, ps.ErrUnreachable) && !errors.Is(err, ps.ErrNotReady) && !errors.Is(err, ps.ErrClosed):
+		case !c.follow || !errors.Is(err, ps.ErrUnreachable) && !errors.Is(err, ps.ErrNotReady) && !errors.Is(err, ps.ErrClosed):
 			return nil, fault.Unavailable(err)
 		}
-		if o.Logger != nil {
-			o.Logger.WarnContext(ctx, "a shard gives no changes", "shard", shard, "err", err)
-		}
-		select {
-		case <-time.After(o.Every):
-		case <-ctx.Done():
+		c.log.WarnContext(ctx, "a shard gives no changes", "shard", shard, "err", err)
+		if !wait(ctx, c.every) {
 			return nil, nil
 		}
 		// A shard that was removed is never ready again.
-		if n, err := s.NumShards(ctx); err == nil && n != shards {
+		if n, err := c.NumShards(ctx); err == nil && n != shards {
 			return nil, fault.Unavailable(ps.OtherShards(shards, n))
 		}
 	}

@@ -31,7 +31,9 @@ import (
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps/table"
 	"github.com/monolith-go/monolith/ps/wire"
+	"github.com/monolith-go/monolith/replica"
 	serve "github.com/monolith-go/monolith/serving"
 	"github.com/monolith-go/monolith/serving/rows"
 	"github.com/monolith-go/monolith/transforms/parse"
@@ -68,7 +70,9 @@ type ServeModelsOptions struct {
 	TokenFile string
 	// Insecure allows an address that others than this machine's processes can reach though nothing asks them who they are.
 	Insecure bool
-	// Limits are those of requests; its Models, Log, Guard, Metrics and Logger are set here.
+	// Pushes says who may push rows to exports, if anybody.
+	Pushes Pushes
+	// Limits are those of requests; its Models, Log, Guard, Pushers, Metrics and Logger are set here.
 	Limits serve.Options
 	// RequestLog says which requests are kept; without a Dir none are. Its Metrics and Logger are set here.
 	RequestLog serve.RequestLogOptions
@@ -81,6 +85,19 @@ type ServeModelsOptions struct {
 	// Drain, once closed, makes the server answer the requests it has and return without an error. nil: never.
 	Drain <-chan struct{}
 }
+
+// Pushes say whether rows are pushed to the exports that are served: weights that are read in place of those of the export. The zero value: none are.
+type Pushes struct {
+	// Accept takes them.
+	Accept bool
+	// TokenFile, if not empty, has the token that callers must bear who push, and who may ask too. It may change.
+	TokenFile string
+	// MaxBytes is what rows that are not those of the exports may take in memory; 0: 1 GiB.
+	MaxBytes int64
+}
+
+// DefaultPushedBytes is what rows that were pushed may take in memory if nobody says otherwise.
+const DefaultPushedBytes = 1 << 30
 
 // RowShards are servers with a Shard that have the rows of the same exports, as DIR, NAME=DIR or URL, and how they are reached. Without Addrs there are none.
 type RowShards struct {
@@ -112,6 +129,9 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	for _, m := range mirrors {
 		defer func() { err = errors.Join(err, m.close()) }()
 	}
+	if err := o.checkPushes(); err != nil {
+		return err
+	}
 	conf, err := o.guard()
 	if err != nil {
 		return err
@@ -129,7 +149,7 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, hangUp()) }()
-	models := serve.NewModels(serve.ModelsOptions{Recipe: recipeFor(o.Components), Rows: from, Part: o.Shard, Logger: o.Logger, Loaded: metrics.Loaded})
+	models := serve.NewModels(serve.ModelsOptions{Recipe: recipeFor(o.Components), Rows: from, Part: o.Shard, Push: o.Pushes.params(), Logger: o.Logger, Loaded: metrics.Loaded})
 	defer models.Close()
 	metrics.Watch(models)
 	jobs, err := o.servedJobs(models)
@@ -298,12 +318,26 @@ func (o *ServeModelsOptions) guard() (conf *tls.Config, err error) {
 		conf.NextProtos = []string{"h2", "http/1.1"}
 	}
 	knows := o.TLS != nil && o.TLS.CA != ""
-	if o.TokenFile != "" {
-		token, err := tokenIn(o.TokenFile)
-		if err != nil {
-			return nil, fault.Config("job: --token-file: %w", err)
+	var rules, pushers []secure.Rule
+	for _, of := range []struct {
+		flag, file string
+		right      secure.Right
+		to         *[]secure.Rule
+	}{{"token-file", o.TokenFile, secure.Read, &rules}, {"push-token-file", o.Pushes.TokenFile, secure.Train, &pushers}} {
+		if of.file == "" {
+			continue
 		}
-		o.Limits.Guard = secure.NewGuard([]secure.Rule{{Right: secure.Read, Token: token}})
+		token, err := tokenIn(of.file)
+		if err != nil {
+			return nil, fault.Config("job: --%s: %w", of.flag, err)
+		}
+		*of.to = append(*of.to, secure.Rule{Right: of.right, Token: token})
+	}
+	if len(pushers) > 0 {
+		o.Limits.Pushers = secure.NewGuard(pushers)
+	}
+	if len(rules) > 0 {
+		o.Limits.Guard = secure.NewGuard(append(rules, pushers...))
 		knows = true
 	}
 	open := slices.IndexFunc(all, func(addr string) bool { return !wire.IsLocal(addr) })
@@ -313,6 +347,48 @@ func (o *ServeModelsOptions) guard() (conf *tls.Config, err error) {
 	}
 	return conf, nil
 }
+
+// checkPushes refuses pushes that cannot be, or are not safe.
+func (o *ServeModelsOptions) checkPushes() error {
+	p := &o.Pushes
+	switch {
+	case !p.Accept && p.TokenFile != "":
+		return fault.Config("job: --push-token-file is for --accept-pushes")
+	case !p.Accept:
+		return nil
+	case p.MaxBytes < 0:
+		return fault.Config("job: --pushed-bytes is %d, must be above 0", p.MaxBytes)
+	case o.GRPC == "":
+		return fault.Config("job: rows are pushed over gRPC: --accept-pushes needs --grpc")
+	case o.Shard != nil || len(o.Rows.Addrs) > 0:
+		return fault.Config("job: rows of row shards are kept by servers that read them, as those of an export, which never change: --accept-pushes is for servers without --shard and --rows")
+	case len(o.Exports) == 0:
+		return fault.Config("job: rows are pushed to exports, and there is none to serve: a job that is being trained is followed without --accept-pushes")
+	case p.TokenFile == "" && o.TokenFile != "":
+		return fault.Config("job: who may ask would be allowed to change what is answered: --accept-pushes with --token-file needs --push-token-file, with another token")
+	case p.TokenFile == "" && !o.Insecure && !wire.IsLocal(o.GRPC):
+		return fault.Config("job: others than this machine can reach %s, and nothing keeps them from changing what is answered: --accept-pushes needs --push-token-file there, or say --insecure on a network that you trust", o.GRPC)
+	}
+	return nil
+}
+
+// params makes of exports what takes rows; nil: nobody pushes.
+func (p *Pushes) params() func(*native.Export) serve.Pushable {
+	if !p.Accept {
+		return nil
+	}
+	memory := table.NewMemory(table.MemoryOptions{Limit: cmp.Or(p.MaxBytes, DefaultPushedBytes), Of: "--pushed-bytes"})
+	return func(e *native.Export) serve.Pushable { return pushable{replica.NewPushed(e, memory)} }
+}
+
+// pushable is an export as a server reads it and gives it rows.
+type pushable struct{ *replica.Pushed }
+
+// Reader implements [serve.Params].
+func (p pushable) Reader() serve.Reader { return p.Pushed.Reader() }
+
+// Inherit implements [serve.Pushable].
+func (p pushable) Inherit(from serve.Pushable) error { return p.Pushed.Inherit(from.(pushable).Pushed) }
 
 // tokenIn is the token of a file, which may change.
 func tokenIn(file string) (secure.Token, error) {

@@ -1,7 +1,7 @@
 """Asks servers of predictions with the client of TensorFlow Serving.
 
-The argument is a JSON file: servers (name, address, ca, cert, key, token; empty where a server wants none), rows (user, item, price), fids (user, item).
-Prints an object a server: what it answered, and the status codes and sentences with which it refused what is wrong.
+The argument is a JSON file: servers (name, address, ca, cert, key, token; empty where a server wants none), rows (user, item, price), fids (user, item), and a server pushes to
+which rows are pushed. Prints an object a server (servers, pushes): what it answered, and the status codes and sentences with which it refused what is wrong.
 """
 import json
 import sys
@@ -165,7 +165,44 @@ def ask(server, rows, fids):
     return out
 
 
+def push(server, rows, fids):
+    """Pushes a row in both forms of bytedance/monolith's parameter sync: what is answered, and predicted before and after each."""
+    out = {"predicted": []}
+    with connect(server) as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+
+        def predicted():
+            request = predict({"examples": [example(r).SerializeToString() for r in rows]})
+            out["predicted"].append(outputs(stub.Predict(request, timeout=TIMEOUT, wait_for_ready=True)))
+
+        predicted()
+        ask_metadata = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+        ask_metadata.model_spec.name = "shop"
+        signatures = get_model_metadata_pb2.SignatureDefMap()
+        stub.GetModelMetadata(ask_metadata, timeout=TIMEOUT).metadata["signature_def"].Unpack(signatures)
+        inputs = signatures.signature_def["hashtable_assign"].inputs
+        dims = {n[: -len("_value")]: inputs[n].tensor_shape.dim[1].size for n in inputs if n.endswith("_value")}
+        tables = sorted(dims)
+        ids = np.array([fids["user"][0]], np.int64)
+        assign = {}
+        for n in tables:
+            assign[n + "_id"], assign[n + "_value"] = ids, np.full((1, dims[n]), 0.5, np.float32)
+        out["assigned"] = outputs(stub.Predict(predict(assign, "hashtable_assign"), timeout=TIMEOUT))
+        predicted()
+        raw = {
+            "id": np.repeat(ids, len(tables)),
+            "id_split": np.arange(len(tables) + 1, dtype=np.int64),
+            "flat_value": np.concatenate([np.full(dims[n], 0.75, np.float32) for n in tables]),
+        }
+        out["raw"] = outputs(stub.Predict(predict(raw, "tables/raw_assign"), timeout=TIMEOUT))
+        predicted()
+        assign[tables[0] + "_value"] = np.full((1, dims[tables[0]] + 1), 0.5, np.float32)
+        out["refused"] = code(stub.Predict, predict(assign, "hashtable_assign"))
+    return out
+
+
 if __name__ == "__main__":
     with open(sys.argv[1]) as f:
         asked = json.load(f)
-    print(json.dumps({s["name"]: ask(s, asked["rows"], asked["fids"]) for s in asked["servers"]}))
+    answers = {s["name"]: ask(s, asked["rows"], asked["fids"]) for s in asked["servers"]}
+    print(json.dumps({"servers": answers, "pushes": push(asked["pushes"], asked["rows"], asked["fids"])}))

@@ -326,6 +326,9 @@ func fakes() cli.Ops {
 			if r := o.Rows; len(r.Addrs) > 0 {
 				text += fmt.Sprint(" rows ", r.Addrs, " ", r.CacheBytes, " ", r.TLS.CA, " ", r.TokenFile)
 			}
+			if o.Pushes.Accept {
+				text += fmt.Sprint(" pushes ", o.Pushes)
+			}
 			o.Ready(text, o.GRPC)
 			return fail()
 		},
@@ -425,6 +428,10 @@ func fakes() cli.Ops {
 				e := fakeEntries("", "item", []int64{7}).Entries[0]
 				return errors.Join(o.Give(&job.Change{Entry: &e, All: true}), o.Give(&job.Change{Entry: &job.Entry{Table: "item", ID: 8}, Removed: true}),
 					o.Give(&job.Change{Whole: true}), o.Flush(), fail())
+			},
+			Push: func(_ context.Context, _ *job.Config, o job.PushOptions) (*job.Pushed, error) {
+				signature := fmt.Sprint(o.Raw, " ", o.Tables, " ", o.Follow, " ", o.Every, " ", o.TLS != nil, " ", o.TokenFile)
+				return &job.Pushed{To: o.To, Model: o.Model, Signature: signature, Rows: 12345, Removed: 6, Requests: 7}, fail()
 			},
 		},
 		InspectSlots: func(_ context.Context, path string, o job.SlotOptions) (*job.SnapshotSlots, error) {

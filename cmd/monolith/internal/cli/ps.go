@@ -87,7 +87,7 @@ shard 0 take one and continue.`,
 	cmd.Flags().BoolVar(&second, "standby", false, "be the second process of the shards, at their addresses of ps.standby (default: of all that have one)")
 	cmd.Flags().BoolVar(&open, "insecure", false, "listen beyond this machine though ps.tls and ps.token do not keep strangers away")
 	cmd.Flags().BoolVar(&resume, "resume", true, "continue from what there is; =false starts over (shard 0)")
-	cmd.AddCommand(a.promoteCommand(out), a.psLookupCommand(out), a.psAssignCommand(out), a.psReinitializeCommand(out), a.psStatsCommand(out), a.psChangesCommand(out))
+	cmd.AddCommand(a.promoteCommand(out), a.psLookupCommand(out), a.psAssignCommand(out), a.psReinitializeCommand(out), a.psStatsCommand(out), a.psChangesCommand(out), a.psPushCommand(out))
 	return cmd
 }
 

@@ -33,6 +33,8 @@ type RowOps struct {
 	Slots func(ctx context.Context, cfg *job.Config, log *slog.Logger) (*job.RunningSlots, error)
 	// Changes follows the rows of running shards.
 	Changes func(ctx context.Context, cfg *job.Config, o job.ChangesOptions) error
+	// Push gives them to a server of predictions.
+	Push func(ctx context.Context, cfg *job.Config, o job.PushOptions) (*job.Pushed, error)
 }
 
 // idsOf reads ids: numbers, or SLOT:SIGNATURE.

@@ -40,6 +40,9 @@ Where the rows of the exports are too many for one machine, other processes hold
 rows of its part of the ids to servers that are started with --rows and the addresses of all of them. Those have all else of the model in memory, and the rows that are asked for most (--row-cache). A
 shard may have several processes, replicas whose addresses are joined by |: where one does not answer another is asked.
 
+With --accept-pushes the rows of exports change while they are served: monolith ps push, or the parameter servers of bytedance/monolith, say what they are (signatures hashtable_assign and
+raw_assign of PredictionService). Rows that are not those of the export take memory (--pushed-bytes).
+
   POST /v1/models/NAME:predict, :classify, :regress      also /v1/models/NAME/versions/N:predict
   GET  /v1/models/NAME and /v1/models/NAME/metadata      versions; inputs and outputs
   GET  /healthz and /metrics
@@ -52,6 +55,7 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
   monolith serve click=models/click rank=/srv/rank --latest 2
   monolith serve live=click.yaml
   monolith serve s3://models/served/click --cache /srv/cache
+  monolith serve models/click --accept-pushes
   monolith serve models/click --shard 0/2 --grpc 127.0.0.1:8600 \
     --http 127.0.0.1:8601
   monolith serve models/click --shard 1/2 --grpc 127.0.0.1:8610 \
@@ -85,6 +89,10 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 				return &usageError{message: fmt.Sprintf("--row-cache is %d, must be at least 0", o.Rows.CacheBytes)}
 			case len(o.Rows.Addrs) == 0 && (cmd.Flags().Changed("row-cache") || o.Rows.TokenFile != "" || rowsTLS != secure.TLS{}):
 				return &usageError{message: "--row-cache, --rows-token-file and --rows-tls-* are for --rows ADDRESS,..."}
+			case o.Pushes.MaxBytes < 1:
+				return &usageError{message: fmt.Sprintf("--pushed-bytes is %d, must be at least 1", o.Pushes.MaxBytes)}
+			case !o.Pushes.Accept && (o.Pushes.TokenFile != "" || cmd.Flags().Changed("pushed-bytes")):
+				return &usageError{message: "--push-token-file and --pushed-bytes are for --accept-pushes"}
 			case o.Cache.MaxBytes < 1:
 				return &usageError{message: fmt.Sprintf("--cache-bytes is %d, must be at least 1", o.Cache.MaxBytes)}
 			case o.RequestLog.Dir == "" && cmd.Flags().Changed("log-rate"):
@@ -154,6 +162,9 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 	flags.StringVar(&rowsTLS.Key, "rows-tls-key", "", "PEM `file` of its key")
 	flags.StringVar(&rowsTLS.ServerName, "rows-tls-server-name", "", "`name` that the certificates of row shards have (default the host of the address)")
 	flags.StringVar(&o.Rows.TokenFile, "rows-token-file", "", "`file` of the token that row shards want")
+	flags.BoolVar(&o.Pushes.Accept, "accept-pushes", false, "let callers say over gRPC what rows of the exports are (monolith ps push)")
+	flags.StringVar(&o.Pushes.TokenFile, "push-token-file", "", "`file` of the token that callers must bear who push rows; they may ask too")
+	flags.Int64Var(&o.Pushes.MaxBytes, "pushed-bytes", job.DefaultPushedBytes, "how many `bytes` rows may take that were pushed and are not those of the exports")
 	flags.IntVar(&o.Limits.Threads, "threads", 0, "how `many` requests are computed at a time (default one for each CPU, or four with --rows)")
 	flags.IntVar(&o.Limits.Waiting, "max-waiting", 0, "how `many` requests wait at most; others are refused (default 64 for each thread)")
 	flags.IntVar(&o.Limits.MaxCalls, "max-calls", 1024, "how `many` calls there are at a time over all connections; others are refused before they are received")
