@@ -18,6 +18,7 @@ import (
 	"github.com/monolith-go/monolith/export"
 	"github.com/monolith-go/monolith/export/native"
 	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/internal/fsx/fsxtest"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/model"
@@ -69,7 +70,7 @@ func train(t testing.TB, set ...string) (*job.Config, *snapshot.Info) {
 // sink writes the rows of a table of a snapshot to a folder.
 func sink(t testing.TB, info *snapshot.Info, tbl, dir string, dim int, rowsPerFile int64) error {
 	t.Helper()
-	src, err := snapshotsource.New(info, snapshotsource.Options{Table: tbl, RowsPerSplit: 170, BatchRows: 64})
+	src, err := snapshotsource.New(info, snapshotsource.Options{Table: tbl, RowsPerSplit: 170, BatchRows: 64, Whole: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -567,6 +568,31 @@ func TestFullDisk(t *testing.T) {
 	open(t, dir)
 }
 
+// TestManifestComesLast: what a manifest names is durable, with its name, before the manifest has its own. Rows are so once their sink is done, which is before: [fsx.Exclusive].
+func TestManifestComesLast(t *testing.T) {
+	t.Parallel()
+	_, info := train(t)
+	m, err := export.Open(t.Context(), info.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, disk := filepath.Join(t.TempDir(), "root", "export"), &fsxtest.Recorder{}
+	if err := native.Complete(t.Context(), fsx.Local{Disk: disk}, dir, m); !errors.Is(err, native.ErrCorrupt) || len(disk.Done()) > 0 {
+		t.Errorf("without rows: %v after %q", err, disk.Done())
+	}
+	rows(t, info, dir, m, 100)
+	if err := native.Complete(t.Context(), fsx.Local{Disk: disk}, dir, m); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, name := range []string{"dense.f32", native.ManifestName} {
+		want = append(want, "sync temporary", "rename "+name, "sync folder export", "sync folder root", "sync folder "+filepath.Base(filepath.Dir(filepath.Dir(dir))))
+	}
+	if got := disk.Done(); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // TestOrder: rows that do not come in the order of their hashes are refused, since nobody would find them.
 func TestOrder(t *testing.T) {
 	t.Parallel()
@@ -593,7 +619,7 @@ func TestOrder(t *testing.T) {
 	if err := sink(t, info, "users", t.TempDir(), 1, 0); !errors.Is(err, pipeline.ErrSchema) || !strings.Contains(err.Error(), "in the order of hashes") {
 		t.Errorf("%v", err)
 	}
-	if err := sink(t, info, "users", t.TempDir(), 2, 0); !errors.Is(err, pipeline.ErrSchema) || !strings.Contains(err.Error(), "1 weights and not 2") {
+	if err := sink(t, info, "users", t.TempDir(), 2, 0); !errors.Is(err, pipeline.ErrSchema) || !strings.Contains(err.Error(), "or no 2 weights weights") {
 		t.Errorf("%v", err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"math/bits"
 	"slices"
-	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -136,45 +135,40 @@ func (slabs) Metadata(r io.ReaderAt, size int64) (map[string]string, error) {
 // The columns that are written; others are left out.
 const (
 	columnID      = "fid"
-	columnWeights = "weights_"
+	columnWeights = "weights"
 )
 
 // Begin implements [filesink.Format].
 func (s slabs) Begin(w io.Writer, columns *arrow.Schema) (filesink.Encoder, error) {
-	e := &encoder{w: w, table: s.table, dim: s.dim, id: -1}
-	at := 0
+	e := &encoder{w: w, table: s.table, dim: s.dim, id: -1, weights: -1}
 	for i, f := range columns.Fields() {
 		list, isList := f.Type.(*arrow.FixedSizeListType)
 		switch {
 		case f.Name == columnID && f.Type.ID() == arrow.INT64:
 			e.id = i
-		case strings.HasPrefix(f.Name, columnWeights) && isList && list.Elem().ID() == arrow.FLOAT32:
-			e.segments = append(e.segments, segment{i, at, int(list.Len())})
-			at += int(list.Len())
+		case f.Name == columnWeights && isList && list.Elem().ID() == arrow.FLOAT32 && int(list.Len()) == s.dim:
+			e.weights = i
 		}
 	}
-	if e.id < 0 || at != s.dim {
-		return nil, fmt.Errorf("columns %s have no ids, or %d weights and not %d: %w", columns, at, s.dim, pipeline.ErrSchema)
+	if e.id < 0 || e.weights < 0 {
+		return nil, fmt.Errorf("columns %s have no ids %s, or no %d weights %s: %w", columns, columnID, s.dim, columnWeights, pipeline.ErrSchema)
 	}
 	head := [headBytes]byte{}
 	copy(head[:], magic)
 	return e, e.put(head[:])
 }
 
-type segment struct{ column, at, dim int }
-
 // encoder writes a slab. It keeps the ids until the end.
 type encoder struct {
-	w        io.Writer
-	table    string
-	dim      int
-	id       int
-	segments []segment
-	size     int64
-	crc      uint32
-	ids      []int64
-	last     uint64
-	buf      []byte
+	w           io.Writer
+	table       string
+	dim         int
+	id, weights int // columns
+	size        int64
+	crc         uint32
+	ids         []int64
+	last        uint64
+	buf         []byte
 }
 
 func (e *encoder) put(b []byte) error {
@@ -201,20 +195,9 @@ func (e *encoder) Write(b *pipeline.Batch) error {
 	if len(e.ids) > maxRows {
 		return fmt.Errorf("a slab has at most %d rows: %w", maxRows, pipeline.ErrSchema)
 	}
-	stride := 4 * e.dim
-	e.buf = slices.Grow(e.buf[:0], stride*len(ids))[:stride*len(ids)]
-	for _, s := range e.segments {
-		list, width := rec.Column(s.column).(*array.FixedSizeList), 4*s.dim
-		values := arrow.Float32Traits.CastToBytes(list.ListValues().(*array.Float32).Float32Values()[list.Data().Offset()*s.dim:])
-		if width == stride {
-			copy(e.buf, values)
-			break
-		}
-		for i := range ids {
-			copy(e.buf[i*stride+4*s.at:][:width], values[i*width:])
-		}
-	}
-	return e.put(e.buf)
+	list := rec.Column(e.weights).(*array.FixedSizeList)
+	from := list.Data().Offset() * e.dim
+	return e.put(arrow.Float32Traits.CastToBytes(list.ListValues().(*array.Float32).Float32Values()[from : from+e.dim*len(ids)]))
 }
 
 // End implements [filesink.Encoder].

@@ -90,7 +90,7 @@ func (m manifest) sum() (uint32, error) {
 }
 
 // Rows describes the sink of the rows of a table, which batches of a snapshot's rows go to: each with ids, column fid, in the order of
-// [table.Hash], and weights of dim numbers in all, columns weights_SEGMENT. It is a [filesink.Sink]: a killed writer is continued by another. rowsPerFile 0: as usual.
+// [table.Hash], and dim weights, column weights, of all segments side by side. It is a [filesink.Sink]: a killed writer is continued by another. rowsPerFile 0: as usual.
 // Errors: those of [filesink.New]; [errors.ErrUnsupported] where numbers are big endian.
 func Rows(dir, table string, dim int, rowsPerFile int64, output string) (*filesink.Sink, error) {
 	if err := littleEndian(); err != nil {

@@ -5,12 +5,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/internal/fsx/fsxtest"
 )
 
 func begin(t *testing.T, path, content string) fsx.Exclusive {
@@ -52,6 +54,28 @@ func TestCommitNewOnce(t *testing.T) {
 	wg.Wait()
 	if left, err := os.ReadDir(dir); won.Load() != 1 || err != nil || len(left) != 1 {
 		t.Errorf("%d succeeded; %v, %v is left", won.Load(), left, err)
+	}
+}
+
+// TestCommittedFilesAreDurable: what a file holds is durable before it has its name, and its name and those of its folders are before Commit and CommitNew return.
+func TestCommittedFilesAreDurable(t *testing.T) {
+	t.Parallel()
+	for name, commit := range map[string]func(w fsx.Exclusive) error{
+		"rename": func(w fsx.Exclusive) error { return w.Commit(t.Context()) },
+		"link":   func(w fsx.Exclusive) error { return w.CommitNew(t.Context()) },
+	} {
+		disk, root := &fsxtest.Recorder{}, t.TempDir()
+		w, err := fsx.Local{Disk: disk}.Create(t.Context(), filepath.Join(root, "a", "b", "final"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := commit(w.(fsx.Exclusive)); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"sync temporary", name + " final", "sync folder b", "sync folder a", "sync folder " + filepath.Base(root)}
+		if got := disk.Done(); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

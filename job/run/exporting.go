@@ -136,7 +136,7 @@ func cannotExport(err error) error {
 
 // plan is the graph of one table.
 func (of rowsRecipe) plan(in fsx.FS, info *snapshot.Info, set component.Set) (*pipeline.Plan, error) {
-	src, err := snapshotsource.New(info, snapshotsource.Options{FS: in, Table: of.Table, Slots: of.Slots, UpdatedAfter: of.UpdatedAfter, MinNorm: of.MinNorm, MinCount: of.MinCount, State: of.State})
+	src, err := snapshotsource.New(info, snapshotsource.Options{FS: in, Table: of.Table, Slots: of.Slots, UpdatedAfter: of.UpdatedAfter, MinNorm: of.MinNorm, MinCount: of.MinCount, State: of.State, Whole: of.Format == formatNative})
 	if err != nil {
 		return nil, err
 	}

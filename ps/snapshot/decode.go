@@ -300,6 +300,12 @@ func (b *batch) vectors(m, part []float32, stride, at, width int) ([]float32, er
 	if err != nil {
 		return part, err
 	}
+	if width == 1 { // biases, mostly: no call for each of them
+		for i, x := range v[:b.rows] {
+			m[i*stride+at] = x
+		}
+		return v, nil
+	}
 	for i := range b.rows {
 		copy(m[i*stride+at:][:width], v[i*width:])
 	}

@@ -141,34 +141,53 @@ func (r *Reader) gather(dim, stateDim int) arrow.RecordBatch {
 		dt := schema.Field(len(cols)).Type.(*arrow.FixedSizeListType)
 		width := int(dt.Len())
 		cols = append(cols, arrowx.FixedLists(r.mem, dt, n, func(out []float32) {
+			if width == stride && r.adjacent() {
+				copy(out, m[r.taken[0]*stride:])
+				return
+			}
 			for k, i := range r.taken {
 				copy(out[k*width:][:width], m[i*stride+at:])
 			}
 		}))
 	}
-	numbers(func(out []int64) { pick(out, rows.Keys, r.taken) })
-	cols = append(cols, arrowx.Fixed(r.mem, arrow.PrimitiveTypes.Int32, n, func(out []int32) {
-		for k, i := range r.taken {
-			out[k] = int32(fid.ID(rows.Keys[i]).Slot())
-		}
-	}))
-	numbers(func(out []int64) { pick(out, rows.Times, r.taken) })
-	numbers(func(out []int64) {
-		for k, i := range r.taken {
-			out[k] = int64(min(rows.Counts[i], math.MaxInt64))
-		}
-	})
-	segments, at := r.source.info.Tables[r.source.table].Segments, 0
-	for _, seg := range segments {
-		lists(rows.Weights, dim, at)
-		at += seg.Dim
+	pick := func(src []int64) {
+		numbers(func(out []int64) {
+			if r.adjacent() {
+				copy(out, src[r.taken[0]:])
+				return
+			}
+			for k, i := range r.taken {
+				out[k] = src[i]
+			}
+		})
 	}
-	at = 0
-	for _, seg := range segments {
-		if r.source.opts.State && seg.StateDim > 0 {
-			lists(rows.State, stateDim, at)
+	pick(rows.Keys)
+	if r.source.opts.Whole {
+		lists(rows.Weights, dim, 0)
+	} else {
+		cols = append(cols, arrowx.Fixed(r.mem, arrow.PrimitiveTypes.Int32, n, func(out []int32) {
+			for k, i := range r.taken {
+				out[k] = int32(fid.ID(rows.Keys[i]).Slot())
+			}
+		}))
+		pick(rows.Times)
+		numbers(func(out []int64) {
+			for k, i := range r.taken {
+				out[k] = int64(min(rows.Counts[i], math.MaxInt64))
+			}
+		})
+		segments, at := r.source.info.Tables[r.source.table].Segments, 0
+		for _, seg := range segments {
+			lists(rows.Weights, dim, at)
+			at += seg.Dim
 		}
-		at += seg.StateDim
+		at = 0
+		for _, seg := range segments {
+			if r.source.opts.State && seg.StateDim > 0 {
+				lists(rows.State, stateDim, at)
+			}
+			at += seg.StateDim
+		}
 	}
 	numbers(func(out []int64) {
 		for k, i := range r.taken {
@@ -178,15 +197,10 @@ func (r *Reader) gather(dim, stateDim int) arrow.RecordBatch {
 	return array.NewRecordBatch(schema, cols, int64(n))
 }
 
-// pick copies the values of some rows, which ascend: at once where they lie side by side.
-func pick(dst, src []int64, rows []int) {
-	if first := rows[0]; rows[len(rows)-1]-first == len(rows)-1 {
-		copy(dst, src[first:])
-		return
-	}
-	for k, i := range rows {
-		dst[k] = src[i]
-	}
+// adjacent reports whether the rows that are taken lie side by side, and so are copied at once.
+func (r *Reader) adjacent() bool {
+	n := len(r.taken)
+	return r.taken[n-1]-r.taken[0] == n-1
 }
 
 // norm is the Euclidean norm.

@@ -31,6 +31,8 @@ const (
 	// of float32.
 	WeightsOf = "weights_"
 	StateOf   = "state_"
+	// ColWeights are the weights of all segments side by side, in place of one column for each ([Options.Whole]).
+	ColWeights = "weights"
 )
 
 // Options say which rows are read, and how. Table is required; the zero value of everything else works.
@@ -47,6 +49,8 @@ type Options struct {
 	MinCount int64
 	// State adds the optimizers' state.
 	State bool
+	// Whole reads ids and weights alone, the weights of all segments in one column: batches have the columns [ColFID], [ColWeights] and [pipeline.ColPosition]. Not with State.
+	Whole bool
 	// RowsPerSplit cuts what a shard has written into splits of so many rows, which are read side by side. Default: as few as have a
 	// million rows or more, at most 32 of all shards together, because each that is being read holds a record batch in memory.
 	RowsPerSplit int64
@@ -94,6 +98,9 @@ func New(info *snapshot.Info, opts Options) (*Source, error) {
 			bad("slot %d is none of 0 to %d", slot, fid.NumSlots-1)
 		}
 	}
+	if opts.Whole && opts.State {
+		bad("Whole has weights alone, and State is set")
+	}
 	if opts.UpdatedAfter < 0 || opts.MinNorm < 0 || math.IsNaN(opts.MinNorm) || opts.MinCount < 0 || opts.RowsPerSplit < 0 || opts.BatchRows < 0 {
 		bad("UpdatedAfter %d, MinNorm %v, MinCount %d, RowsPerSplit %d and BatchRows %d must not be negative", opts.UpdatedAfter, opts.MinNorm, opts.MinCount, opts.RowsPerSplit, opts.BatchRows)
 	}
@@ -107,14 +114,18 @@ func New(info *snapshot.Info, opts Options) (*Source, error) {
 
 // columns is the schema.
 func (s *Source) columns() *arrow.Schema {
+	list := func(dim int) arrow.DataType {
+		return arrow.FixedSizeListOfNonNullable(int32(dim), arrow.PrimitiveTypes.Float32)
+	}
+	position := arrow.Field{Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64}
+	if s.opts.Whole {
+		return arrow.NewSchema([]arrow.Field{{Name: ColFID, Type: arrow.PrimitiveTypes.Int64}, {Name: ColWeights, Type: list(s.info.Tables[s.table].Dim())}, position}, nil)
+	}
 	fields := []arrow.Field{
 		{Name: ColFID, Type: arrow.PrimitiveTypes.Int64},
 		{Name: ColSlot, Type: arrow.PrimitiveTypes.Int32},
 		{Name: pipeline.ColTime, Type: arrow.PrimitiveTypes.Int64},
 		{Name: ColCount, Type: arrow.PrimitiveTypes.Int64},
-	}
-	list := func(dim int) arrow.DataType {
-		return arrow.FixedSizeListOfNonNullable(int32(dim), arrow.PrimitiveTypes.Float32)
 	}
 	for _, seg := range s.info.Tables[s.table].Segments {
 		fields = append(fields, arrow.Field{Name: WeightsOf + seg.Name, Type: list(seg.Dim)})
@@ -124,7 +135,7 @@ func (s *Source) columns() *arrow.Schema {
 			fields = append(fields, arrow.Field{Name: StateOf + seg.Name, Type: list(seg.StateDim)})
 		}
 	}
-	return arrow.NewSchema(append(fields, arrow.Field{Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64}), nil)
+	return arrow.NewSchema(append(fields, position), nil)
 }
 
 // Schema implements [pipeline.Source].

@@ -138,6 +138,8 @@ func TestRowsAgainstALoop(t *testing.T) {
 			"count":       {MinCount: 5},
 			"all of them": {Slots: []int{3}, UpdatedAfter: after, MinNorm: .8, MinCount: 2, State: true},
 			"nothing":     {MinNorm: 100},
+			"whole":       {Whole: true},
+			"some whole":  {Whole: true, Slots: []int{4, 1}},
 		} {
 			t.Run(fmt.Sprintf("%s/shards=%d", name, shards), func(t *testing.T) {
 				t.Parallel()
@@ -168,8 +170,16 @@ func TestRowsAgainstALoop(t *testing.T) {
 							t.Fatal("more rows than the loop keeps")
 						}
 						var got, want []float32
-						got = append(append(append(got, list("weights_bias", i, 1)...), list("weights_plain", i, 2)...), list("weights_vec", i, 3)...)
 						want = append(want, rows.Weights[at*dim:(at+1)*dim]...)
+						if o.Whole {
+							if id := b.Column("fid").(*array.Int64).Value(i); b.Record().NumCols() != 3 || id != rows.Keys[at] || !slices.Equal(list("weights", i, dim), want) {
+								t.Fatalf("row %d is id %d; want id %d with %v", at, id, rows.Keys[at], want)
+							}
+							at++
+							read++
+							continue
+						}
+						got = append(append(append(got, list("weights_bias", i, 1)...), list("weights_plain", i, 2)...), list("weights_vec", i, 3)...)
 						if o.State {
 							got = append(append(got, list("state_bias", i, 2)...), list("state_vec", i, stateDim-2)...)
 							want = append(want, rows.State[at*stateDim:(at+1)*stateDim]...)
@@ -266,8 +276,8 @@ func TestDamage(t *testing.T) {
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	info := write(t, random(t, 10), 1)
-	_, err := snapshotsource.New(info, snapshotsource.Options{Table: "user", Slots: []int{-1, fid.NumSlots}, MinNorm: math.NaN()})
-	for _, want := range []string{`no table "user"; it has ["users" "none"]`, "slot -1 is none", "MinNorm NaN"} {
+	_, err := snapshotsource.New(info, snapshotsource.Options{Table: "user", Slots: []int{-1, fid.NumSlots}, MinNorm: math.NaN(), State: true, Whole: true})
+	for _, want := range []string{`no table "user"; it has ["users" "none"]`, "slot -1 is none", "MinNorm NaN", "Whole has weights alone"} {
 		if !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not say %q", err, want)
 		}
