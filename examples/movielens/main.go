@@ -20,7 +20,7 @@ import (
 
 // jobs are the job files of this folder, in the order of the table.
 func jobs() []string {
-	return []string{"two_tower", "like", "rating", "mmoe", "ple", "fm"}
+	return []string{"two_tower", "like", "rating", "mmoe", "ple", "fm", "din", "hstu"}
 }
 
 func main() {

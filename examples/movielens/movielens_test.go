@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -102,6 +103,7 @@ func TestFiles(t *testing.T) {
 	for name, want := range map[string]string{
 		"visits":     "visit\tlikes\tpause\tweek\thistory\n1.0\t0\t\t0\t\n1.now\t3\t169\t1\t12,10,11\n2.0\t0\t\t1\t\n2.now\t1\t1\t1\t10\n",
 		"likes":      "user_id\tvisit\tmovie_id\tlike\n1\t1.0\t11\t1\n1\t1.0\t10\t1\n1\t1.0\t12\t1\n2\t2.0\t10\t1\n",
+		"later":      "user_id\tmovie_id\tlabel\tpast\n1\t14\t1\t11,10,12\n1\t15\t0\t11,10,12\n2\t11\t1\t10\n2\t12\t1\t10\n3\t10\t1\t\n",
 		"candidates": "user_id\tvisit\tmovie_id\tlike\n1\t1.now\t14\t1\n1\t1.now\t15\t0\n2\t2.now\t11\t1\n2\t2.now\t12\t1\n2\t2.now\t13\t0\n2\t2.now\t15\t0\n",
 	} {
 		got, err := os.ReadFile(filepath.Join(dir, name+".tsv"))
@@ -137,6 +139,49 @@ func TestHistoriesAreShort(t *testing.T) {
 			t.Errorf("%q is of another visit", line)
 		}
 	}
+}
+
+// TestPastsDoNotTellLikes: the likes beside a rating are in the order of time and without the movie itself, and there are as many beside what was liked as beside what was not.
+func TestPastsDoNotTellLikes(t *testing.T) {
+	t.Parallel()
+	const users, each = 200, 30
+	d := &data{liked: map[int][]rating{}}
+	for user := range users {
+		for i := range each {
+			r := rating{user: user, movie: i, like: true, time: int64(i)}
+			d.liked[user] = append(d.liked[user], r)
+			d.train = append(d.train, r, rating{user: user, movie: 100 + i})
+		}
+	}
+	var rated, later strings.Builder
+	d.rated(&rated, &later)
+	var rows, likes [2]int
+	for i, line := range strings.Split(strings.TrimSuffix(rated.String(), "\n"), "\n")[1:] {
+		f := strings.Split(line, "\t")
+		label, past := i%2, []string{}
+		if len(f) != 4 || f[2] != fmt.Sprint(1-label) {
+			t.Fatalf("row %d is %q", i, line)
+		}
+		if f[3] != "" {
+			past = strings.Split(f[3], ",")
+		}
+		if slices.Contains(past, f[1]) || !slices.IsSortedFunc(past, cmpNumbers) {
+			t.Fatalf("row %d is %q", i, line)
+		}
+		rows[label]++
+		likes[label] += len(past)
+	}
+	liked, not := float64(likes[0])/float64(rows[0]), float64(likes[1])/float64(rows[1])
+	if rows != [2]int{users * each, users * each} || math.Abs(liked-not) > 0.25 || liked < each/3 {
+		t.Errorf("%v rows; %.2f likes beside what was liked, %.2f beside what was not", rows, liked, not)
+	}
+}
+
+// cmpNumbers compares numbers that are text.
+func cmpNumbers(a, b string) int {
+	x, _ := strconv.Atoi(a)
+	y, _ := strconv.Atoi(b)
+	return x - y
 }
 
 // TestPopularity compares with what is to be counted by hand: of all likes movie 10 has two, 11 and 12 one; places are those among 50.

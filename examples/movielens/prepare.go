@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -137,16 +138,23 @@ func pause(likes []rating, visit int64) string {
 	return strconv.FormatInt((visit-likes[len(likes)-1].time)/3600, 10)
 }
 
-// history writes the newest of some likes, which are in the order of time, the newest first.
-func history(likes []rating) string {
+// newest writes the newest of some likes, which are in the order of time, the oldest first.
+func newest(likes []rating) string {
 	var b strings.Builder
-	for i, r := range slices.Backward(likes[max(0, len(likes)-remembered):]) {
-		b.WriteString(strconv.Itoa(r.movie))
+	for i, r := range likes[max(0, len(likes)-remembered):] {
 		if i > 0 {
 			b.WriteByte(',')
 		}
+		b.WriteString(strconv.Itoa(r.movie))
 	}
 	return b.String()
+}
+
+// history writes the newest of some likes, the newest first.
+func history(likes []rating) string {
+	likes = slices.Clone(likes[max(0, len(likes)-remembered):])
+	slices.Reverse(likes)
+	return newest(likes)
 }
 
 // write makes the files of the job with histories.
@@ -155,7 +163,7 @@ func (d *data) write(dir string) (err error) {
 		return err
 	}
 	out := map[string]*bufio.Writer{}
-	for _, name := range []string{"likes", "candidates", "visits"} {
+	for _, name := range []string{"likes", "candidates", "visits", "rated", "later"} {
 		f, err := os.Create(filepath.Join(dir, name+".tsv"))
 		if err != nil {
 			return err
@@ -164,6 +172,7 @@ func (d *data) write(dir string) (err error) {
 		out[name] = bufio.NewWriter(f)
 	}
 	d.visits(out["visits"], out["likes"], out["candidates"])
+	d.rated(out["rated"], out["later"])
 	for _, w := range out {
 		if err := w.Flush(); err != nil {
 			return err
@@ -196,6 +205,31 @@ func (d *data) visits(visits, likes, candidates io.Writer) {
 		}
 		columns(candidates, user, fmt.Sprintf("%d.now", user), movie, label)
 	})
+}
+
+// rated writes what models learn from that go through histories: all ratings of training and the later ones, each with the newest of the user's likes, the oldest first. The later ones have all likes
+// of training before them. When something was not liked is not known, so that what came before a like must not be told from what came before that: ratings of training have likes up to one of the
+// user's by chance, all but the movie itself; what was not liked lacks another like by chance, so that neither how many there are nor what is missing says which is which.
+func (d *data) rated(rated, later io.Writer) {
+	columns(rated, "user_id", "movie_id", "label", "past")
+	columns(later, "user_id", "movie_id", "label", "past")
+	chance := rand.New(rand.NewPCG(1, 1))
+	label := map[bool]int{true: 1} // and 0
+	for _, r := range d.train {
+		likes := d.liked[r.user]
+		if n := len(likes); n > 0 {
+			left := r.movie
+			if !r.like {
+				left = likes[chance.IntN(n)].movie
+			}
+			likes = likes[:chance.IntN(n)+1]
+			likes = slices.DeleteFunc(slices.Clone(likes), func(o rating) bool { return o.movie == left })
+		}
+		columns(rated, r.user, r.movie, label[r.like], newest(likes))
+	}
+	for _, r := range d.later {
+		columns(later, r.user, r.movie, label[r.like], newest(d.liked[r.user]))
+	}
 }
 
 // candidates calls f with each movie that a user who has later likes, and likes before, has not rated in training.
