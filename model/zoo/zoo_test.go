@@ -180,8 +180,9 @@ func TestSettingsReachTheLayout(t *testing.T) {
 		"cross layers":     {[]string{zoo.DCN, zoo.DCNv2}, func(c *zoo.Config) { c.CrossLayers = 2 }},
 		"cross rank":       {[]string{zoo.DCNv2}, func(c *zoo.Config) { c.CrossRank = 2 }},
 		"attention":        {[]string{zoo.AFM}, func(c *zoo.Config) { c.Attention = 7 }},
-		"attention layers": {[]string{zoo.AutoInt}, func(c *zoo.Config) { c.AttentionLayers = 1 }},
-		"attention width":  {[]string{zoo.AutoInt}, func(c *zoo.Config) { c.AttentionWidth = 8 }},
+		"attention layers": {[]string{zoo.AutoInt, zoo.HSTU}, func(c *zoo.Config) { c.AttentionLayers = 1 }},
+		"attention width":  {[]string{zoo.AutoInt, zoo.HSTU}, func(c *zoo.Config) { c.AttentionWidth = 8 }},
+		"positions":        {[]string{zoo.HSTU}, func(c *zoo.Config) { c.Positions = 5 }},
 		"maps":             {[]string{zoo.XDeepFM}, func(c *zoo.Config) { c.Maps = []int{5} }},
 		"reduction":        {[]string{zoo.FiBiNET}, func(c *zoo.Config) { c.Reduction = 2 }},
 		"bottom":           {[]string{zoo.DLRM}, func(c *zoo.Config) { c.Bottom = []int{5} }},
@@ -208,6 +209,9 @@ func TestSettingsReachTheLayout(t *testing.T) {
 	} {
 		for _, name := range zoo.Names() {
 			before := zoo.Config{Name: name, Features: mixed()}
+			if name == zoo.HSTU { // whose layers are those of histories
+				before.Features = append(before.Features, zoo.Feature{Name: "history", Attends: "user"})
+			}
 			after := before
 			of.set(&after)
 			used := slices.Contains(of.models, name)
