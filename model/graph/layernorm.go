@@ -91,10 +91,10 @@ func (*layerNorm) flops(_ *Graph, n *node, _ float64) float64 { return 7 * float
 
 func (o *layerNorm) newState() any { return &layerNormState{} }
 
-// tensors are γ, β and their gradients; of a normalisation without, those of a vector, whose gradients nobody reads.
-func (o *layerNorm) tensors(s *Session, st *layerNormState) (gamma, beta, dgamma, dbeta []float32) {
+// tensors are γ and β; of a normalisation without, those of a vector.
+func (o *layerNorm) tensors(s *Session, st *layerNormState) (gamma, beta []float32) {
 	if o.Prefix != "" {
-		return s.tensor(o.gamma), s.tensor(o.beta), s.tensorGrad(o.gamma), s.tensorGrad(o.beta)
+		return s.tensor(o.gamma), s.tensor(o.beta)
 	}
 	st.without = resize(st.without, 4*o.Dim)
 	clear(st.without)
@@ -102,14 +102,22 @@ func (o *layerNorm) tensors(s *Session, st *layerNormState) (gamma, beta, dgamma
 	for i := range gamma {
 		gamma[i] = 1
 	}
-	return gamma, st.without[o.Dim:][:o.Dim], st.without[2*o.Dim:][:o.Dim], st.without[3*o.Dim:]
+	return gamma, st.without[o.Dim:][:o.Dim]
+}
+
+// tensorGrads are the gradients of tensors, on the way back, where there are some; of a normalisation without nobody reads them.
+func (o *layerNorm) tensorGrads(s *Session, st *layerNormState) (dgamma, dbeta []float32) {
+	if o.Prefix != "" {
+		return s.tensorGrad(o.gamma), s.tensorGrad(o.beta)
+	}
+	return st.without[2*o.Dim:][:o.Dim], st.without[3*o.Dim:]
 }
 
 func (o *layerNorm) forward(s *Session, n *node) {
 	st, x, y := s.state[n.id].(*layerNormState), s.vals[n.inputs[0]], s.vals[n.id]
 	vectors := len(x) / o.Dim
 	st.mean, st.inv = resize(st.mean, vectors), resize(st.inv, vectors)
-	gamma, beta, _, _ := o.tensors(s, st)
+	gamma, beta := o.tensors(s, st)
 	for i := range vectors {
 		at, col := i*o.Dim, i*o.Dim%len(gamma)
 		st.mean[i], st.inv[i] = simd.LayerNorm(x[at:][:o.Dim], gamma[col:], beta[col:], y[at:], o.Epsilon)
@@ -119,7 +127,8 @@ func (o *layerNorm) forward(s *Session, n *node) {
 func (o *layerNorm) backward(s *Session, n *node) {
 	st, x, dy := s.state[n.id].(*layerNormState), s.vals[n.inputs[0]], s.grads[n.id]
 	st.space = resize(st.space, 2*o.Dim)
-	gamma, _, dgamma, dbeta := o.tensors(s, st)
+	gamma, _ := o.tensors(s, st)
+	dgamma, dbeta := o.tensorGrads(s, st)
 	dx := s.gradSum(n.inputs[0])
 	for i := range len(x) / o.Dim {
 		at, col := i*o.Dim, i*o.Dim%len(gamma)
