@@ -351,7 +351,7 @@ func (c *consuming) pass(ctx context.Context, from *ps.Consumer, shard, shards i
 		if err != nil || answer == nil {
 			return some, err
 		}
-		if answer.Table >= len(c.layout.Tables) {
+		if answer.Table < 0 || answer.Table >= len(c.layout.Tables) {
 			return some, fmt.Errorf("job: shard %d has changes of table %d of %d: %w", shard, answer.Table, len(c.layout.Tables), ps.ErrMismatch)
 		}
 		some = some || len(answer.Rows.Keys)+len(answer.Removed) > 0
