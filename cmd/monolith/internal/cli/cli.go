@@ -143,7 +143,8 @@ func (a *App) execute(ctx context.Context, args []string) int {
 	out := &outcome{command: "monolith"}
 	root := a.root(out)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	ran, err := root.ExecuteContextC(ctx)
+	out.help = ran.CommandPath() + " --help"
 	if cause := context.Cause(ctx); err != nil && cause != nil && errors.Is(err, context.Canceled) {
 		err = cause // what cancelled it says more
 	}

@@ -13,6 +13,8 @@ import (
 // outcome is what a command leaves to be written.
 type outcome struct {
 	command string
+	// help is what tells how the command is used.
+	help string
 	// result is what --json shows; nil stands for none.
 	result any
 	// text writes the same for people; nil: there is nothing to say.
@@ -36,19 +38,19 @@ func (a *App) finish(out *outcome, err error) int {
 	}
 	if a.json {
 		if writeErr := writeJSON(a.Stdout, envelope{out.command, err == nil, out.result, failure}); writeErr != nil {
-			a.complain(&Failure{Message: writeErr.Error()}, nil)
+			a.complain(&Failure{Message: writeErr.Error()}, nil, out.help)
 			return max(code, ExitFailed)
 		}
 		return code
 	}
 	if out.text != nil {
 		if writeErr := out.text(a.Stdout); writeErr != nil && err == nil {
-			a.complain(&Failure{Message: writeErr.Error()}, nil)
+			a.complain(&Failure{Message: writeErr.Error()}, nil, out.help)
 			return ExitFailed
 		}
 	}
 	if err != nil {
-		a.complain(failure, err)
+		a.complain(failure, err, out.help)
 	}
 	return code
 }
@@ -60,8 +62,8 @@ func writeJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// complain writes an error for people. Job faults carry their own suggestions in the text.
-func (a *App) complain(f *Failure, err error) {
+// complain writes an error for people, with the command to ask for help where it was not understood. Job faults carry their own suggestions in the text.
+func (a *App) complain(f *Failure, err error, help string) {
 	var b strings.Builder
 	b.WriteString(a.screen.Paint("red", "error:") + " " + f.Message + "\n")
 	var config *job.ConfigError
@@ -69,7 +71,7 @@ func (a *App) complain(f *Failure, err error) {
 		fmt.Fprintf(&b, "did you mean %q?\n", f.Suggestion)
 	}
 	if f.Code == "usage" {
-		b.WriteString("see `monolith --help`\n")
+		fmt.Fprintf(&b, "see `%s`\n", help)
 	}
 	_, _ = io.WriteString(a.screen, b.String())
 }
