@@ -17,8 +17,9 @@ func (a *App) checkCommand(out *outcome) *cobra.Command {
 	var runner string
 	var need job.NeedOptions
 	cmd := &cobra.Command{
-		Use:   "check JOB.yaml",
-		Short: "Check a job without reading data",
+		Use:        "check JOB.yaml",
+		SuggestFor: []string{"validate", "lint"},
+		Short:      "Check a job without reading data",
 		Long: `Check a job's file and graph, and list everything that is wrong with it. No data is read, unless --sample says so.
 
 What the tables will take in memory is reckoned too, for every table: what a row takes by its dimension, optimizer and storage, times the rows. How many there will be is known by

@@ -28,8 +28,9 @@ func (a *App) evalCommand(out *outcome) *cobra.Command {
 		page              string
 	)
 	cmd := &cobra.Command{
-		Use:   "eval JOB.yaml",
-		Short: "Evaluate a snapshot on held-out examples",
+		Use:        "eval JOB.yaml",
+		SuggestFor: []string{"test", "metrics"},
+		Short:      "Evaluate a snapshot on held-out examples",
 		Long: `Evaluate a snapshot on the examples of eval.source: the best one where the job has train.early_stop, which marks and keeps it,
 otherwise the newest in the job's dir, or the one that --snapshot names.
 

@@ -23,8 +23,9 @@ func (a *App) initCommand(out *outcome) *cobra.Command {
 		timeout time.Duration
 	)
 	cmd := &cobra.Command{
-		Use:   "init SOURCE",
-		Short: "Write a job for a source",
+		Use:        "init SOURCE",
+		SuggestFor: []string{"new", "create"},
+		Short:      "Write a job for a source",
 		Long: `Look into a source and write a job file that trains on it, with comments on what is guessed. Nothing else is changed.
 
 SOURCE is data files or a pattern, kafka://host:port/topic, or synthetic, as with inspect. What a column means nobody can tell from

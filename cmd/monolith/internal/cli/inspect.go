@@ -30,8 +30,9 @@ func (a *App) inspectCommand(out *outcome) *cobra.Command {
 		slots   bool
 	)
 	cmd := &cobra.Command{
-		Use:   "inspect SOURCE|SNAPSHOT",
-		Short: "Look into a source or a snapshot",
+		Use:        "inspect SOURCE|SNAPSHOT",
+		SuggestFor: []string{"show", "cat", "head"},
+		Short:      "Look into a source or a snapshot",
 		Long: `Show what the records of a source hold, or what a snapshot holds. Nothing is changed.
 
 SOURCE is a job file (its source, as records and as the features the job makes of them), data files or a pattern (what they are

@@ -24,8 +24,9 @@ func (a *App) planCommand(out *outcome) *cobra.Command {
 	formats := []string{"text", "dot", "mermaid", "json", "model"}
 	renders := map[string]func(job.Plan) string{"text": job.Plan.Text, "dot": job.Plan.DOT, "mermaid": job.Plan.Mermaid, "json": job.Plan.JSON}
 	cmd := &cobra.Command{
-		Use:   "plan JOB.yaml",
-		Short: "Show the graph a job runs",
+		Use:        "plan JOB.yaml",
+		SuggestFor: []string{"graph", "explain"},
+		Short:      "Show the graph a job runs",
 		Long: `Build and check the graph of a job and show it, without reading any data.
 
 text is for people, dot for Graphviz, mermaid for Markdown pages, json for programs. model is the graph of the model in place of that of

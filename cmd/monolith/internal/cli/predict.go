@@ -27,8 +27,9 @@ func (a *App) predictCommand(out *outcome) *cobra.Command {
 		errTo                       = func(text string, args ...any) error { return &usageError{message: fmt.Sprintf(text, args...)} }
 	)
 	command = &cobra.Command{
-		Use:   "predict JOB.yaml|SNAPSHOT|EXPORT",
-		Short: "Write what a snapshot predicts of examples",
+		Use:        "predict JOB.yaml|SNAPSHOT|EXPORT",
+		SuggestFor: []string{"infer", "score"},
+		Short:      "Write what a snapshot predicts of examples",
 		Long: `Score examples with a snapshot of the job and write the predictions: one for each row, in the order of each file or partition. Labels are not
 needed. Nothing of the job is changed.
 

@@ -94,13 +94,16 @@ func flagError(cmd *cobra.Command, err error) error {
 	return e
 }
 
-// noOtherCommand refuses what is no command of a group.
+// noOtherCommand refuses what is no command of a group, and names the one that was probably meant: the one that other programs call so, or of nearly that name.
 func noOtherCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	var names []string
 	for _, c := range cmd.Commands() {
+		if slices.Contains(c.SuggestFor, args[0]) {
+			return &usageError{fmt.Sprintf("unknown command %q", args[0]), c.Name()}
+		}
 		if c.IsAvailableCommand() {
 			names = append(names, c.Name())
 		}

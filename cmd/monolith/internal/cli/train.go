@@ -27,8 +27,9 @@ func (a *App) trainCommand(out *outcome) *cobra.Command {
 		runner      string
 	)
 	cmd := &cobra.Command{
-		Use:   "train JOB.yaml",
-		Short: "Train a model, or continue training it",
+		Use:        "train JOB.yaml",
+		SuggestFor: []string{"run", "fit", "start", "resume", "continue"},
+		Short:      "Train a model, or continue training it",
 		Long: `Train the model of a job until its source ends, then take a snapshot.
 
 Where the job's dir holds a snapshot, training continues from the newest good one and says so. The first SIGINT or SIGTERM
