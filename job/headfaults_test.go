@@ -26,7 +26,7 @@ model: {shared_bottom: {dim: 4, hidden: [8]}}
 func TestHeadFaults(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ old, with, want string }{
-		{"loss: huber", "loss: hubber", `heads.yaml:11:27: heads[1].loss: is "hubber", not one of cross_entropy, focal, squared, absolute, huber, poisson, softmax, batch_softmax, bpr, pairwise_hinge, lambda_rank, list_softmax; did you mean "huber"?`},
+		{"loss: huber", "loss: hubber", `heads.yaml:11:27: heads[1].loss: is "hubber", not one of cross_entropy, focal, squared, absolute, huber, poisson, softmax, batch_softmax, bpr, pairwise_hinge, pairwise_soft_zero_one, lambda_rank, lambda_mrr, approx_ndcg, list_mle, p_list_mle, list_softmax; did you mean "huber"?`},
 		{"name: seconds, loss", "name: secnds, loss", `heads[1].label.name: `},
 		{"name: seconds, loss", "name: secnds, loss", `did you mean "seconds"?`},
 		{"name: seconds, loss", "name: click, loss", `heads[1].name: is "click", which head 0 is called already`},
@@ -39,12 +39,17 @@ func TestHeadFaults(t *testing.T) {
 		{"loss: huber", "loss: huber, metrics: [rms]", `heads[1].metrics[0]: is "rms", not one of `},
 		{"metrics: [auc]", "metrics: [gauc]", `heads[0].metrics[0]: is gauc, which needs eval.group`},
 		{"loss: huber", "loss: huber, sample_rate: 0.5", `heads[1].sample_rate: is 0.5, but huber does not support sampled negatives`},
-		{"loss: huber", "loss: huber, group: user", `heads[1].group: is "user", but huber does not compare examples; use bpr, pairwise_hinge, lambda_rank, list_softmax`},
+		{"loss: huber", "loss: huber, group: user", `heads[1].group: is "user", but huber does not compare examples; use bpr, pairwise_hinge, pairwise_soft_zero_one, lambda_rank, lambda_mrr, approx_ndcg, list_mle, p_list_mle, list_softmax`},
 		{"loss: huber", "loss: bpr, group: usr", `heads[1].group: `},
 		{"loss: huber", "loss: softmax", `heads[1].classes: is 0, and softmax tells two or more apart; say how many labels there are: those of n classes are 0 to n-1`},
 		{"loss: huber", "loss: softmax, classes: 1025", `heads[1].classes: is 1025`},
 		{"loss: huber", "loss: huber, logit_clip: 0.1", `heads[1].logit_clip: is 0.1, but huber has no logit; use cross_entropy or focal`},
 		{"loss: huber", "loss: huber, gamma: 3", `heads[1].gamma: is 3, but huber has none; use focal`},
+		{"loss: huber", "loss: huber, sample_bias: true", `heads[1].sample_bias: is true, but huber has none; use cross_entropy`},
+		{"loss: huber", "loss: huber, alpha: 3", `heads[1].alpha: is 3, but huber has none; use approx_ndcg`},
+		{"loss: huber", "loss: bpr, top: 3", `heads[1].top: is 3, but bpr has none; use lambda_rank, lambda_mrr, p_list_mle`},
+		{"loss: huber", "loss: bpr, neg_weight: 0", `heads[1].neg_weight: is 0, must be above 0`},
+		{"loss: huber", "loss: list_mle, neg_weight: 2", `heads[1].neg_weight: is 2, but list_mle has none; use bpr, pairwise_hinge, pairwise_soft_zero_one`},
 		{"loss: huber", "loss: focal, logit_clip: 0.5", `heads[1].logit_clip: is 0.5`},
 		{"loss: huber", "loss: huber, classes: 3", `heads[1].classes: is 3, but huber is not of classes; use softmax`},
 		{"loss: huber", "loss: softmax, classes: 3, metrics: [calibration]", `heads[1].metrics[0]: is calibration, which is not of several classes, as softmax predicts; take of accuracy, log_loss, auc`},

@@ -48,7 +48,7 @@ func TestLossesOfListsLearn(t *testing.T) {
 	writeRequests(t, filepath.Join(dir, "train.jsonl"), 1, 1500)
 	writeRequests(t, filepath.Join(dir, "val.jsonl"), 2, 300)
 	file := filepath.Join(dir, "job.yaml")
-	for _, loss := range []string{"bpr", "pairwise_hinge", "lambda_rank", "list_softmax"} {
+	for _, loss := range []string{"bpr", "pairwise_hinge", "pairwise_soft_zero_one", "lambda_rank", "lambda_mrr", "approx_ndcg", "list_mle", "p_list_mle", "list_softmax"} {
 		t.Run(loss, func(t *testing.T) {
 			t.Parallel()
 			run := func(name, group string, set ...string) *job.TrainResult {

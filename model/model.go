@@ -65,8 +65,8 @@ type Head struct {
 	// LogitClip, if above 0, is how near to 0 and 1 a probability may come for the loss, below 1/2: logits are cut to ±ln((1-LogitClip)/LogitClip), with the shift of a
 	// sample rate, so that a row that is predicted beyond teaches nothing (bytedance/monolith: logit_clip_threshold). Predictions are as they are. For losses with Clipped set.
 	LogitClip float32 `json:"logit_clip,omitempty"`
-	// Gamma is by how much loss.Focal looks away from what is predicted well, above 0. 0 means 2.
-	Gamma float32 `json:"gamma,omitempty"`
+	// Settings are those of the loss: what it does not take is 0.
+	loss.Settings
 	// Mask is a column of booleans, false where a row has no label for this head: the row then adds nothing to the head's
 	// loss and is still one of the rows it is divided by. Empty: all rows have one.
 	Mask string `json:"mask,omitempty"`
@@ -116,9 +116,7 @@ func (h Head) WithDefaults() Head {
 	if h.SampleRate == 0 {
 		h.SampleRate = 1
 	}
-	if h.Gamma == 0 && h.Loss == loss.Focal {
-		h.Gamma = 2
-	}
+	h.Settings = h.Settings.WithDefaults(h.Loss)
 	return h
 }
 

@@ -22,8 +22,9 @@ type Head struct {
 	// (squared within 1 of the label, absolute beyond) take any number and predict one; poisson takes counts and times from 0
 	// up and predicts their mean; batch_softmax tells an item from the others of the batch, for two towers (docs/heads.md); softmax takes the number of one of
 	// several classes, from 0 up, and predicts the probability of each. The others compare the examples of a batch, or of a group in it, and predict scores of which the order alone
-	// means something: bpr and pairwise_hinge learn, of two with different labels, which has the higher one; lambda_rank (labels from 0 to
-	// 30) learns that most where it matters to the NDCG; list_softmax (labels from 0 up) learns which is chosen. docs/heads.md.
+	// means something: bpr, pairwise_hinge and pairwise_soft_zero_one learn, of two with different labels, which has the higher one; lambda_rank (labels from 0 to
+	// 30) and lambda_mrr (from 0 up) learn that most where it matters to the NDCG, or the reciprocal rank; approx_ndcg (0 to 30) is a smooth NDCG; list_softmax (from 0 up) learns which is
+	// chosen, list_mle the whole order and p_list_mle most of all its first places. docs/heads.md.
 	Loss string `yaml:"loss" default:"cross_entropy" enum:"@losses"`
 	// Classes is how many classes softmax tells apart, from 2 up; labels are their numbers, 0 to classes-1.
 	Classes int `yaml:"classes" default:"0" min:"0" max:"1024"`
@@ -43,6 +44,15 @@ type Head struct {
 	LogitClip float64 `yaml:"logit_clip" default:"0" min:"0" max:"0.499"`
 	// Gamma is by how much focal looks away from examples that are predicted well: a positive of probability p counts (1-p)^gamma.
 	Gamma float64 `yaml:"gamma" default:"2" above:"0" max:"20"`
+	// SampleBias says that every positive example is in the data as a negative too, because an example is given as one until its label is known; predictions are those of each
+	// example once. For cross_entropy.
+	SampleBias bool `yaml:"sample_bias" default:"false"`
+	// NegWeight multiplies what the worse example of each pair learns, and not what the better one does. For bpr, pairwise_hinge and pairwise_soft_zero_one.
+	NegWeight float64 `yaml:"neg_weight" default:"1" above:"0" max:"1000"`
+	// Top is how many places of a list count; 0: all. For lambda_rank, lambda_mrr and p_list_mle.
+	Top int `yaml:"top" default:"0" min:"0" max:"1000000"`
+	// Alpha is how steep the steps between places of approx_ndcg are: the larger, the nearer to the NDCG, and the fewer pairs teach something.
+	Alpha float64 `yaml:"alpha" default:"10" above:"0" max:"1000"`
 	// Metrics are what is computed, as of eval.metrics. Default: what suits the loss: auc, log_loss and calibration of
 	// probabilities, of values mae, rmse and, for squared, r2, of scores xauc, which for labels of 0 and 1 is the AUC, of classes accuracy and log_loss.
 	Metrics []string `yaml:"metrics" enum:"@metrics"`
@@ -66,14 +76,25 @@ func (c *Config) FindLoss(name string) (*loss.Loss, bool) {
 	return &c.set.Losses[i], true
 }
 
-// ranking are the names of the losses that compare examples.
-func (c *Config) ranking() (names []string) {
+// lossNames are the names of the losses of which something is true.
+func (c *Config) lossNames(of func(l loss.Loss) bool) (names []string) {
 	for _, l := range c.set.Losses {
-		if l.Ranks {
+		if of(l) {
 			names = append(names, l.Name)
 		}
 	}
 	return names
+}
+
+// Settings are those of the head's loss; what has its default is 0.
+func (h *Head) Settings() loss.Settings {
+	own := func(v, usual float64) float32 {
+		if v == usual {
+			return 0
+		}
+		return float32(v)
+	}
+	return loss.Settings{Gamma: own(h.Gamma, 2), SampleBias: h.SampleBias, NegWeight: own(h.NegWeight, 1), Top: h.Top, Alpha: own(h.Alpha, 10)}
 }
 
 // FindMetric returns the metric of that name, of those that the job may name.
@@ -247,12 +268,12 @@ func (v *validator) heads(known []string) {
 		if h.LogitClip != 0 && !l.Clipped {
 			v.fault(path+".logit_clip", "is %v, but %s has no logit; use %s or %s", h.LogitClip, l.Name, loss.CrossEntropy, loss.Focal)
 		}
-		if h.Gamma != 2 && l.Name != loss.Focal {
-			v.fault(path+".gamma", "is %v, but %s has none; use %s", h.Gamma, l.Name, loss.Focal)
+		for _, f := range l.FaultsOf(h.Settings()) {
+			v.fault(path+"."+f.Setting, "is %v, but %s has none; use %s", f.Value, l.Name, strings.Join(c.lossNames(func(l loss.Loss) bool { return slices.Contains(l.Takes, f.Setting) }), ", "))
 		}
 		v.column(h.Group, path+".group", known)
 		if h.Group != "" && !l.Ranks {
-			v.fault(path+".group", "is %q, but %s does not compare examples; use %s", h.Group, l.Name, strings.Join(c.ranking(), ", "))
+			v.fault(path+".group", "is %q, but %s does not compare examples; use %s", h.Group, l.Name, strings.Join(c.lossNames(func(l loss.Loss) bool { return l.Ranks }), ", "))
 		}
 		if m := h.Mask; m != nil {
 			v.column(m.Column, path+".mask.column", known)

@@ -13,10 +13,7 @@ func heads(c *spec.Config) []model.Head {
 	var out []model.Head
 	for _, h := range c.Heads {
 		g := model.Head{
-			Name: h.Name, Loss: h.Loss, Labels: []string{pipeline.LabelColumn(h.Name)}, Width: h.Classes, Weight: float32(h.Weight), SampleRate: float32(h.SampleRate), LogitClip: float32(h.LogitClip),
-		}
-		if h.Loss == loss.Focal {
-			g.Gamma = float32(h.Gamma)
+			Name: h.Name, Loss: h.Loss, Labels: []string{pipeline.LabelColumn(h.Name)}, Width: h.Classes, Weight: float32(h.Weight), SampleRate: float32(h.SampleRate), LogitClip: float32(h.LogitClip), Settings: h.Settings(),
 		}
 		if _, err := loss.Find(h.Loss); err != nil {
 			g.Own, _ = c.FindLoss(h.Loss) // the program's

@@ -1123,7 +1123,16 @@ func TestHeads(t *testing.T) {
 			x := b.Affine(b.weigh(b.vec()), 4, 0)
 			return []graph.Output{
 				{Head: model.Head{Name: "click", Loss: loss.CrossEntropy, SampleRate: 0.2, LogitClip: 0.2}, Node: x},
-				{Head: model.Head{Name: "rare", Loss: loss.Focal, LogitClip: 0.1, Gamma: 1.5}, Node: x},
+				{Head: model.Head{Name: "rare", Loss: loss.Focal, LogitClip: 0.1, Settings: loss.Settings{Gamma: 1.5}}, Node: x},
+			}
+		},
+		"by settings": func(b *bed) []graph.Output {
+			x := b.weigh(b.vec())
+			return []graph.Output{
+				{Head: model.Head{Name: "late", Loss: loss.CrossEntropy, SampleRate: 0.2, Settings: loss.Settings{SampleBias: true}}, Node: x},
+				{Head: model.Head{Name: "uneven", Loss: loss.BPR, Settings: loss.Settings{NegWeight: 3}}, Node: x},
+				{Head: model.Head{Name: "first", Loss: loss.LambdaRank, Settings: loss.Settings{Top: 2}}, Node: x},
+				{Head: model.Head{Name: "smooth", Loss: loss.ApproxNDCG, Settings: loss.Settings{Alpha: 2}}, Node: x},
 			}
 		},
 		"two on one value": func(b *bed) []graph.Output {
@@ -1206,8 +1215,8 @@ func TestHeadFaults(t *testing.T) {
 		graph.Output{Head: model.Head{Name: "i", Loss: loss.Squared}, Node: b.BatchSoftmax(b.vec(), b.vec(), x, 1)},
 		graph.Output{Head: model.Head{Name: "l", Loss: loss.Squared, LogitClip: 0.1}, Node: x},
 		graph.Output{Head: model.Head{Name: "m", Loss: loss.CrossEntropy, LogitClip: 0.5}, Node: x},
-		graph.Output{Head: model.Head{Name: "n", Loss: loss.CrossEntropy, Gamma: 1}, Node: x},
-		graph.Output{Head: model.Head{Name: "o", Loss: loss.Focal, Gamma: -1}, Node: x},
+		graph.Output{Head: model.Head{Name: "n", Loss: loss.CrossEntropy, Settings: loss.Settings{Gamma: 1}}, Node: x},
+		graph.Output{Head: model.Head{Name: "o", Loss: loss.Focal, Settings: loss.Settings{Gamma: -1}}, Node: x},
 		graph.Output{Head: model.Head{Name: "j", Loss: loss.SoftmaxCrossEntropy}, Node: x},
 		graph.Output{Head: model.Head{Name: "k", Loss: loss.SoftmaxCrossEntropy, Width: 6, Labels: []string{"x", "y"}}, Node: b.vec()},
 	)
@@ -1221,7 +1230,7 @@ func TestHeadFaults(t *testing.T) {
 		`head "f": a value of another graph`, `head "g": cross_entropy does not compare the rows of a group, its group is "user"`,
 		`head "h": batch_softmax learns from the operator batch_softmax alone`, `head "i": the output is batch_softmax, which only the loss of that name learns from, not squared`,
 		`head "l": squared has no logit to clip, its logit clip is 0.1`, `head "m": logit clip 0.5 is not in [0, 1/2)`,
-		`head "n": gamma 1 is of the loss focal alone, not of cross_entropy`, `head "o": gamma -1 is not a number above 0`,
+		`head "n": gamma is 1, and the loss cross_entropy has no such setting`, `head "o": gamma -1 is not a number above 0`,
 		`head "j": softmax is of 2 to 1024 classes, the output has 1 columns`, `head "k": 2 label columns, softmax of 6 outputs reads 1`,
 	} {
 		if !strings.Contains(err.Error(), want) {

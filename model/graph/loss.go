@@ -79,10 +79,12 @@ func (b *Builder) addOutput(o Output) output {
 	if h.LogitClip != 0 && !l.Clipped {
 		b.fault("head %q: %s has no logit to clip, its logit clip is %v", h.Name, l.Name, h.LogitClip)
 	}
-	if h.Gamma != 0 && l.Name != loss.Focal {
-		b.fault("head %q: gamma %v is of the loss %s alone, not of %s", h.Name, h.Gamma, loss.Focal, l.Name)
-	} else if !(h.Gamma >= 0) || math.IsInf(float64(h.Gamma), 0) {
-		b.fault("head %q: gamma %v is not a number above 0", h.Name, h.Gamma)
+	for _, f := range l.FaultsOf(h.Settings) {
+		if f.Foreign {
+			b.fault("head %q: %s is %v, and the loss %s has no such setting", h.Name, f.Setting, f.Value, l.Name)
+		} else {
+			b.fault("head %q: %s %v is not a number above 0", h.Name, f.Setting, f.Value)
+		}
 	}
 	if h.SampleRate != 1 && !l.Sampled {
 		b.fault("head %q: %s does not support sampled negatives, its sample rate is %v", h.Name, l.Name, h.SampleRate)

@@ -220,9 +220,7 @@ func (g *Graph) Text() string {
 		if o.head.LogitClip != 0 {
 			fmt.Fprintf(&b, " logit clip %g", o.head.LogitClip)
 		}
-		if o.head.Gamma != 0 {
-			fmt.Fprintf(&b, " gamma %g", o.head.Gamma)
-		}
+		b.WriteString(o.head.Text())
 		if o.head.Group != "" {
 			fmt.Fprintf(&b, " by %s", o.head.Group)
 		}

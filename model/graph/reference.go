@@ -53,7 +53,10 @@ func (g *Graph) reference(in *model.Inputs, dense []float64, values [][]float64,
 		if !train {
 			continue
 		}
-		t := loss.Batch64{Rows: in.NumRows, Width: o.head.Width, Outputs: e.vals[o.node], Labels: in.Labels[h], Weights: in.Weights, Rate: float64(o.head.SampleRate), Bound: o.bound, Gamma: float64(o.head.Gamma)}
+		t := loss.Batch64{Rows: in.NumRows, Width: o.head.Width, Outputs: e.vals[o.node], Labels: in.Labels[h], Weights: in.Weights, Rate: float64(o.head.SampleRate), Bound: o.bound, Settings: o.head.Settings}
+		if beside.vals != nil {
+			t.Stopped = beside.vals[o.node]
+		}
 		if in.Mask != nil {
 			t.Mask = in.Mask[h]
 		}

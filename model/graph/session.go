@@ -165,7 +165,7 @@ func (s *Session) learn(h int) {
 	b := &s.batches[h]
 	*b = loss.Batch{
 		Rows: s.rows, Width: o.head.Width, Outputs: s.vals[o.node], Labels: s.in.Labels[h], Weights: s.in.Weights,
-		Shift: o.shift, Bound: o.bound, Gamma: float64(o.head.Gamma), Scale: s.weight(o), Predictions: s.predictions[h], Grad: target, Work: &s.ranking,
+		Shift: o.shift, Bound: o.bound, Settings: o.head.Settings, Scale: s.weight(o), Predictions: s.predictions[h], Grad: target, Work: &s.ranking,
 	}
 	if s.in.Mask != nil {
 		b.Mask = s.in.Mask[h]

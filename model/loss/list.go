@@ -29,7 +29,7 @@ const MaxClasses = 1024
 var all = append([]Loss{
 	{
 		Name: CrossEntropy, Formula: "-y·ln σ(z) - (1-y)·ln(1-σ(z))",
-		Labels: Range{Min: 0, Max: 1}, Link: Sigmoid, Metrics: []string{"auc", "log_loss", "calibration"}, Sampled: true, Clipped: true,
+		Labels: Range{Min: 0, Max: 1}, Link: Sigmoid, Metrics: []string{"auc", "log_loss", "calibration"}, Sampled: true, Clipped: true, Takes: []string{settingSampleBias},
 		step: stepCrossEntropy, predicts: true, reference: each(func(z, y float64) float64 {
 			return -y*math.Log(1/(1+math.Exp(-z))) - (1-y)*math.Log(1/(1+math.Exp(z)))
 		}),
@@ -37,11 +37,12 @@ var all = append([]Loss{
 	{
 		// Lin et al. (2017), Focal Loss for Dense Object Detection, equation 4.
 		Name: Focal, Formula: "-y·(1-σ(z))^γ·ln σ(z) - (1-y)·σ(z)^γ·ln(1-σ(z))",
-		Labels: Range{Min: 0, Max: 1}, Link: Sigmoid, Metrics: []string{"auc", "log_loss"}, Clipped: true,
+		Labels: Range{Min: 0, Max: 1}, Link: Sigmoid, Metrics: []string{"auc", "log_loss"}, Clipped: true, Takes: []string{settingGamma},
 		step: stepFocal, reference: func(t Batch64) float64 {
 			return each(func(z, y float64) float64 {
 				p, q := 1/(1+math.Exp(-z)), 1/(1+math.Exp(z))
-				return -y*math.Pow(q, t.Gamma)*math.Log(p) - (1-y)*math.Pow(p, t.Gamma)*math.Log(q)
+				gamma := float64(t.Gamma)
+				return -y*math.Pow(q, gamma)*math.Log(p) - (1-y)*math.Pow(p, gamma)*math.Log(q)
 			})(t)
 		},
 	},
@@ -164,6 +165,9 @@ func each(value func(z, y float64) float64) func(t Batch64) float64 {
 			if t.Mask != nil && !t.Mask[r] {
 				continue
 			}
+			if t.SampleBias {
+				z = math.Log(1 / (1 + math.Exp(-z)))
+			}
 			if z -= math.Log(t.Rate); t.Bound != 0 {
 				z = min(max(z, -t.Bound), t.Bound)
 			}
@@ -176,7 +180,7 @@ func each(value func(z, y float64) float64) func(t Batch64) float64 {
 // stepCrossEntropy is a loop of its own: it is the loss of nearly every model. The value is max(z, 0) - z·y + ln(1+e^-|z|),
 // which neither overflows nor cancels (TensorFlow, sigmoid_cross_entropy_with_logits), the derivative σ(z) - y.
 func stepCrossEntropy(b *Batch) float64 {
-	scale, sum, plain := 1/float64(b.Rows), 0.0, b.Shift == 0 && b.Bound == 0
+	scale, sum, plain := 1/float64(b.Rows), 0.0, b.Shift == 0 && b.Bound == 0 && !b.SampleBias
 	for r := range b.Rows {
 		w, counts := b.weight(r)
 		for i := r * b.Width; i < (r+1)*b.Width; i++ {
@@ -187,13 +191,16 @@ func stepCrossEntropy(b *Batch) float64 {
 				b.Grad[i] = 0
 				continue
 			}
-			y, inside := float64(b.Labels[i]), true
+			y, inside, slope := float64(b.Labels[i]), true, 1.0
 			if !plain {
+				if b.SampleBias {
+					slope, z = sigmoid(-z), min(z, 0)-math.Log1p(e)
+				}
 				z, inside = b.cut(z + b.Shift)
 				p, e = sigmoidExp(z)
 			}
 			if b.Grad[i] = 0; inside {
-				b.Grad[i] = float32(w * (p - y) * scale * b.Scale)
+				b.Grad[i] = float32(w * (p - y) * slope * scale * b.Scale)
 			}
 			sum += w * (max(z, 0) - z*y + math.Log1p(e))
 		}
@@ -203,7 +210,7 @@ func stepCrossEntropy(b *Batch) float64 {
 
 // stepFocal has the derivatives (1-p)^γ·(γ·p·ln p - (1-p)) of a label of 1, and p^γ·(p - γ·(1-p)·ln(1-p)) of 0.
 func stepFocal(b *Batch) float64 {
-	gamma := b.Gamma
+	gamma := float64(b.Gamma)
 	return b.each(func(z, y float64) (value, slope float64) {
 		p, e := sigmoidExp(z)
 		q, l := sigmoid(-z), math.Log1p(e)

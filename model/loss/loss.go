@@ -33,6 +33,9 @@ type Loss struct {
 	// which the order alone is learnt.
 	Ranks bool
 
+	// Takes are the names of the settings that it has a use for, as their JSON has them.
+	Takes []string
+
 	// step is [Loss.Step] of at least one row, reference [Loss.Reference].
 	step func(b *Batch) float64
 	// predicts reports whether step writes the predictions too.
@@ -90,8 +93,8 @@ type Batch struct {
 	Shift float64
 	// Bound cuts outputs with the shift to ±Bound for the loss: one beyond has the loss of the bound and no gradient. 0: they are as they are.
 	Bound float64
-	// Gamma is by how much [Focal] looks away from what is predicted well.
-	Gamma float64
+	// Settings are those that the loss takes.
+	Settings
 	// Scale multiplies the gradient and not the loss that is returned.
 	Scale float64
 	// Predictions and Grad [Rows, Width] are written: the link's values, and Scale times the derivative of the loss.
@@ -153,8 +156,12 @@ type Batch64 struct {
 	Groups      []int32
 	// Rate is the sample rate of negatives.
 	Rate float64
-	// Bound and Gamma are those of a [Batch].
-	Bound, Gamma float64
+	// Bound is that of a [Batch], as Settings are.
+	Bound float64
+	Settings
+	// Stopped [Rows, Width] are the outputs at which the worse rows of pairs are taken, but for NegWeight times what the outputs differ from them, so that
+	// central differences are the gradients of [Loss.Step]. nil: Outputs.
+	Stopped []float64
 }
 
 // Reference is the slow reference of Step, in float64: the formula and nothing else.

@@ -19,12 +19,11 @@ func near(got, want, tolerance float64) bool {
 // random makes a batch of a loss with labels in its range, and its reference.
 func random(l *loss.Loss, rows, width int, rate, bound float64, seed uint64) (*loss.Batch, loss.Batch64) {
 	rng := rand.New(rand.NewPCG(seed, 4))
-	gamma := 0.5 + float64(seed)
 	b := &loss.Batch{
-		Rows: rows, Width: width, Shift: -math.Log(rate), Bound: bound, Gamma: gamma, Scale: 3,
+		Rows: rows, Width: width, Shift: -math.Log(rate), Bound: bound, Scale: 3,
 		Predictions: make([]float32, rows*width), Grad: make([]float32, rows*width),
 	}
-	t := loss.Batch64{Rows: rows, Width: width, Rate: rate, Bound: bound, Gamma: gamma}
+	t := loss.Batch64{Rows: rows, Width: width, Rate: rate, Bound: bound}
 	for range rows {
 		if seed < 2 {
 			b.Weights = append(b.Weights, float32(rng.IntN(3)))
@@ -54,6 +53,22 @@ func random(l *loss.Loss, rows, width int, rate, bound float64, seed uint64) (*l
 		}
 		b.Labels = append(b.Labels, y)
 	}
+	if takes := func(name string) bool { return slices.Contains(l.Takes, name) }; len(l.Takes) > 0 {
+		if takes("gamma") {
+			b.Gamma = 0.5 + float32(seed)
+		}
+		if takes("alpha") {
+			b.Alpha = 0.5 + float32(seed)
+		}
+		if takes("top") {
+			b.Top = int(seed)
+		}
+		if takes("neg_weight") && seed > 0 {
+			b.NegWeight = float32(seed) * .75
+		}
+		b.SampleBias = takes("sample_bias") && seed%2 == 1
+	}
+	t.Settings, t.Stopped = b.Settings, slices.Clone(t.Outputs)
 	t.Labels, t.Weights, t.Mask, t.Groups = b.Labels, b.Weights, b.Mask, b.Groups
 	return b, t
 }
@@ -131,7 +146,7 @@ func TestValuesByHand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := &loss.Batch{Rows: 1, Width: 1, Outputs: []float32{test.z}, Labels: []float32{test.y}, Gamma: 2, Scale: 1, Predictions: make([]float32, 1), Grad: make([]float32, 1)}
+		b := &loss.Batch{Rows: 1, Width: 1, Outputs: []float32{test.z}, Labels: []float32{test.y}, Settings: loss.Settings{Gamma: 2}, Scale: 1, Predictions: make([]float32, 1), Grad: make([]float32, 1)}
 		if got := l.Step(b); !near(got, test.want, 1e-12) || b.Predictions[0] != test.prediction || b.Grad[0] != test.grad {
 			t.Errorf("%s of %v and %v: loss %v, prediction %v, gradient %v, want %v, %v, %v",
 				test.name, test.z, test.y, got, b.Predictions[0], b.Grad[0], test.want, test.prediction, test.grad)
@@ -213,6 +228,18 @@ func TestListsByHand(t *testing.T) {
 		{loss.PairwiseHinge, []float32{.25, 0}, nil, nil, .75, []float32{-1, 1}},
 		{loss.PairwiseHinge, []float32{3, 0}, nil, nil, 0, []float32{0, 0}},
 		{loss.LambdaRank, []float32{0, 0}, nil, nil, ndcg * math.Ln2 / 2, []float32{float32(-ndcg / 4), float32(ndcg / 4)}},
+		{loss.PairwiseSoftZeroOne, []float32{0, 0}, nil, nil, .5, []float32{-.25, .25}},
+		{loss.PairwiseSoftZeroOne, []float32{-900, 900}, nil, nil, 1, []float32{0, 0}},
+		{loss.LambdaMRR, []float32{0, 0}, nil, nil, math.Ln2 / 4, []float32{-.125, .125}}, // the reciprocal rank falls from 1 to 1/2
+		{loss.ApproxNDCG, []float32{0, 0}, nil, nil, (1 - 1/math.Log2(2.5)) / 2, []float32{-.4127897, .4127897}},
+		{loss.ApproxNDCG, []float32{90, 0}, nil, nil, 0, []float32{0, 0}},
+		{loss.ListMLE, []float32{0, 0}, nil, nil, math.Ln2 / 2, []float32{-.25, .25}},
+		{loss.ListMLE, []float32{0, 0}, []float32{2, 3}, nil, math.Log(5), []float32{-.6, .6}},
+		{loss.ListMLE, []float32{0, 0, 0}, nil, nil, 2 * math.Log(3) / 3, []float32{-1. / 9, 2. / 9, -1. / 9}},
+		{loss.ListMLE, []float32{-5000, 5000}, nil, nil, 5000, []float32{-.5, .5}},
+		{loss.ListMLE, []float32{5000, -5000}, nil, nil, 0, []float32{0, 0}},
+		{loss.PListMLE, []float32{0, 0}, nil, nil, math.Ln2 / 2, []float32{-.25, .25}},
+		{loss.PListMLE, []float32{0, 0, 0}, nil, nil, (1 + 1./3) * math.Log(3) / 3, []float32{-2. / 27, 4. / 27, -2. / 27}}, // places count 1, 1/3 and 0
 		{loss.ListSoftmax, []float32{0, 0}, nil, nil, math.Ln2, []float32{-.5, .5}},
 		{loss.ListSoftmax, []float32{0, 0}, []float32{1, 3}, nil, 2 * math.Log(4), []float32{-1.5, 1.5}},
 		{loss.ListSoftmax, []float32{300, -300}, nil, nil, 0, []float32{0, 0}},
@@ -232,6 +259,38 @@ func TestListsByHand(t *testing.T) {
 			if !near(float64(b.Grad[i]), float64(want), 1e-6) {
 				t.Errorf("%s of %v: gradient %v, want %v", test.name, test.z, b.Grad, test.grad)
 			}
+		}
+	}
+}
+
+// TestTopPlaces: behind the top nothing counts, whatever the scores there are.
+func TestTopPlaces(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{loss.LambdaRank, loss.LambdaMRR, loss.PListMLE} {
+		l, err := loss.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Scores and labels have one order: place by place the best rows first.
+		b := &loss.Batch{
+			Rows: 5, Width: 1, Settings: loss.Settings{Top: 2}, Outputs: []float32{5, 4, 3, 2, 1}, Labels: []float32{4, 3, 2, 1, 0}, Scale: 1,
+			Predictions: make([]float32, 5), Grad: make([]float32, 5),
+		}
+		got := l.Step(b)
+		if name == loss.PListMLE { // of top 2 the first place counts 1 and the second nothing: -ln of the first row's share
+			if want := (math.Log(math.Exp(5)+math.Exp(4)+math.Exp(3)+math.Exp(2)+math.E) - 5) / 5; !near(got, want, 1e-12) {
+				t.Errorf("%s: %v, want %v", name, got, want)
+			}
+			continue
+		}
+		if got == 0 || b.Grad[0] == 0 || b.Grad[4] == 0 {
+			t.Errorf("%s: pairs across the top teach nothing: %v, %v", name, got, b.Grad)
+		}
+		b.Labels = []float32{1, 1, 1, 2, 1} // the one better row and all others are behind the top
+		b.Outputs = []float32{5, 4, 3, 2, 1}
+		l.Step(b)
+		if b.Grad[0] <= 0 || b.Grad[1] <= 0 || b.Grad[2] != 0 || b.Grad[3] >= 0 || b.Grad[4] != 0 {
+			t.Errorf("%s: rows behind the top are compared with each other: %v", name, b.Grad)
 		}
 	}
 }
@@ -304,7 +363,7 @@ func TestListsAreApart(t *testing.T) {
 		if got, want := step(&l, all[0], all[1], all[2], groups), step(&l, one[0], one[1], one[2], nil)+step(&l, two[0], two[1], two[2], nil); !near(got, want, 1e-12) {
 			t.Errorf("%s: %v of both groups, %v of each", l.Name, got, want)
 		}
-		if l.Name == loss.LambdaRank { // the places of rows that are there twice are others
+		if slices.Contains([]string{loss.LambdaRank, loss.LambdaMRR, loss.ApproxNDCG, loss.PListMLE}, l.Name) { // the places of rows that are there twice are others
 			continue
 		}
 		if got, want := step(&l, all[0], all[1], all[2], nil), step(&l, many[0], many[1], nil, nil); !near(got, want, 1e-12) {
@@ -339,6 +398,70 @@ func TestSampleRateCorrectsTheLogit(t *testing.T) {
 	}
 	if got := b.Predictions[0]; math.Abs(float64(got)-0.02) > 1e-4 {
 		t.Errorf("the model predicts %v, want 0.02", got)
+	}
+}
+
+// TestSampleBiasCorrectsTheLogit trains one logit on data in which each positive is a negative too: the prediction must be the share of positives in the data without, also
+// where a tenth of the negatives is left.
+func TestSampleBiasCorrectsTheLogit(t *testing.T) {
+	t.Parallel()
+	l, err := loss.Find(loss.CrossEntropy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rate := range []float64{1, 0.1} {
+		negatives := int(1000 * rate) // of 1000 examples, 20 of which turn out to be positive
+		rows := 20 + negatives
+		b := &loss.Batch{
+			Rows: rows, Width: 1, Settings: loss.Settings{SampleBias: true}, Outputs: make([]float32, rows), Labels: make([]float32, rows), Shift: -math.Log(rate), Scale: 1,
+			Predictions: make([]float32, rows), Grad: make([]float32, rows),
+		}
+		for r := range 20 {
+			b.Labels[r] = 1
+		}
+		logit := float32(0)
+		for range 2000 {
+			for r := range b.Outputs {
+				b.Outputs[r] = logit
+			}
+			l.Step(b)
+			for _, d := range b.Grad {
+				logit -= 5 * d
+			}
+		}
+		if got := b.Predictions[0]; math.Abs(float64(got)-0.02) > 1e-4 {
+			t.Errorf("with a rate of %g the model predicts %v, want 0.02", rate, got)
+		}
+	}
+}
+
+// TestSettingsAreTheLosses: a setting that a loss does not take, or that is no number above 0, is named.
+func TestSettingsAreTheLosses(t *testing.T) {
+	t.Parallel()
+	inf := float32(math.Inf(1))
+	for _, test := range []struct {
+		loss string
+		s    loss.Settings
+		want []loss.SettingFault
+	}{
+		{loss.Focal, loss.Settings{Gamma: 2}, nil},
+		{loss.Focal, loss.Settings{Gamma: -2}, []loss.SettingFault{{Setting: "gamma", Value: float32(-2)}}},
+		{loss.BPR, loss.Settings{NegWeight: inf}, []loss.SettingFault{{Setting: "neg_weight", Value: inf}}},
+		{loss.BPR, loss.Settings{SampleBias: true, Alpha: 3}, []loss.SettingFault{{"sample_bias", true, true}, {"alpha", float32(3), true}}},
+		{loss.LambdaRank, loss.Settings{Top: -1}, []loss.SettingFault{{Setting: "top", Value: -1}}},
+		{loss.CrossEntropy, loss.Settings{SampleBias: true}, nil},
+		{loss.ApproxNDCG, loss.Settings{Alpha: 3}, nil},
+	} {
+		l, err := loss.Find(test.loss)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.FaultsOf(test.s); !slices.Equal(got, test.want) {
+			t.Errorf("%s with%s: %v, want %v", test.loss, test.s.Text(), got, test.want)
+		}
+	}
+	if got := (loss.Settings{Gamma: 1.5, Top: 3}).Text(); got != " gamma 1.5 top 3" {
+		t.Errorf("settings are%q", got)
 	}
 }
 

@@ -543,8 +543,8 @@ func (c Config) writeHeads(b *strings.Builder) {
 		if h.LogitClip != 0 {
 			fmt.Fprintf(b, ",logit_clip=%g", h.LogitClip)
 		}
-		if h.Gamma != 0 {
-			fmt.Fprintf(b, ",gamma=%g", h.Gamma)
+		for words := strings.Fields(h.Text()); len(words) > 0; words = words[2:] {
+			fmt.Fprintf(b, ",%s=%s", words[0], words[1])
 		}
 		if h.Group != "" {
 			fmt.Fprintf(b, ",group=%q", h.Group)
