@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -36,8 +37,9 @@ type GRPCOptions struct {
 
 // What strangers can make a server of gRPC keep.
 const (
-	// maxStreams is how many calls of a connection there are at a time; its client waits when it has as many.
-	maxStreams = 1024
+	// maxStreams is how many calls of a connection there are at a time, those included whose answer the client does not read; it waits when it has as many. A quarter of
+	// [Options].MaxCalls as it is by default: nobody takes all of them by one connection.
+	maxStreams = 256
 	// maxHeaders bounds the headers of a call, bytes.
 	maxHeaders = 256 << 10
 	// minPing is how often a client may ask whether the connection is there; pingEvery is how often the server does, which closes one that says nothing for pingTimeout.
@@ -148,8 +150,50 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	if err := s.begin(); err != nil {
 		return nil, err
 	}
-	context.AfterFunc(ctx, s.ended) // a stream's context ends with it
-	return ctx, nil
+	a := s.arriving(ctx)
+	context.AfterFunc(ctx, func() { // a stream's context ends with it
+		a.timer.Stop()
+		s.ended()
+	})
+	return a, nil
+}
+
+// arriving is the context of a call that ends with DEADLINE_EXCEEDED when its message has not come within [Options].Timeout: keepalive finds connections that are gone, and not who
+// keeps one and sends half a message. A call that is a stream, as those of reflection are, ends then in any case.
+type arriving struct {
+	context.Context
+	timer *time.Timer
+	late  atomic.Bool
+}
+
+// arrivingKey finds the arriving of a call in a context made of it.
+type arrivingKey struct{}
+
+func (s *Server) arriving(ctx context.Context) *arriving {
+	ctx, cancel := context.WithCancel(ctx)
+	a := &arriving{Context: ctx}
+	a.timer = time.AfterFunc(s.o.Timeout, func() {
+		a.late.Store(true)
+		cancel()
+	})
+	return a
+}
+
+// Err implements [context.Context].
+func (a *arriving) Err() error {
+	err := a.Context.Err()
+	if err != nil && a.late.Load() {
+		err = context.DeadlineExceeded
+	}
+	return err
+}
+
+// Value implements [context.Context].
+func (a *arriving) Value(key any) any {
+	if key == (arrivingKey{}) {
+		return a
+	}
+	return a.Context.Value(key)
 }
 
 // admitCall asks the guard about a call.
@@ -161,6 +205,9 @@ func (s *Server) admitCall(ctx context.Context, info *tap.Info) error {
 }
 
 func (s *Server) unary(ctx context.Context, r any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
+	if a, ok := ctx.Value(arrivingKey{}).(*arriving); ok { // its message is here
+		a.timer.Stop()
+	}
 	defer s.caught(info.FullMethod, &err)
 	return next(ctx, r)
 }

@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"math"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +49,15 @@ func (s *Server) Handler(metrics http.Handler) http.Handler {
 		_, _ = io.WriteString(w, "ok\n") // a client that has gone away needs no answer
 	})
 	return mux
+}
+
+// HTTP makes a server of Handler that a client cannot hold up: its request has to come within [Options].Timeout, and its answer to be read within as long again. The caller serves and stops
+// it, after Drain.
+func (s *Server) HTTP(metrics http.Handler) *http.Server {
+	return &http.Server{
+		Handler: s.Handler(metrics), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ReadTimeout: s.o.Timeout, WriteTimeout: 2 * s.o.Timeout,
+		ErrorLog: slog.NewLogLogger(s.o.Logger.Handler(), slog.LevelDebug),
+	}
 }
 
 // admitted asks the guard before a handler.
@@ -283,7 +294,10 @@ func (s *Server) predictJSON(w http.ResponseWriter, r *http.Request, t target) (
 	if errors.As(err, &tooLarge) {
 		return nil, fmt.Errorf("the request has more than %d bytes, which is the most; send several requests: %w", s.o.MaxBytes, err)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, status.Errorf(codes.DeadlineExceeded, "the body has not come within %v, of which %d bytes have; send it at once", s.o.Timeout, len(raw))
+	case err != nil:
 		return nil, invalid("the body cannot be read: %v", err)
 	}
 	return s.answerJSON(r.Context(), raw, t)

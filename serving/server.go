@@ -37,7 +37,7 @@ type Options struct {
 	BatchExamples int
 	// BatchDelay is how long a request waits for others to be computed with; 0: it does not, and is computed with those that came while all threads were busy.
 	BatchDelay time.Duration
-	// Timeout is how long a request may take whose caller sets no deadline, or a later one; 0: 30 s.
+	// Timeout is how long a request may take to come, and then to be answered, whose caller sets no deadline, or a later one; 0: 30 s.
 	Timeout time.Duration
 	// Guard, if not nil, decides who may ask, by token and certificate.
 	Guard *secure.Guard
@@ -295,6 +295,3 @@ func (s *Server) admit(may secure.Right, err error) error {
 	}
 	return nil
 }
-
-// Timeout is how long a request may take.
-func (s *Server) Timeout() time.Duration { return s.o.Timeout }

@@ -221,7 +221,7 @@ func (s *served) listen() error {
 	if err != nil {
 		return err
 	}
-	s.url, s.web = "http://"+overHTTP.Addr().String()+"/v1/models/deepfm:predict", &http.Server{Handler: server.Handler(nil), ReadHeaderTimeout: time.Second}
+	s.url, s.web = "http://"+overHTTP.Addr().String()+"/v1/models/deepfm:predict", server.HTTP(nil)
 	s.running.Go(func() { _ = s.web.Serve(overHTTP) })
 	return nil
 }

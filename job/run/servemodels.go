@@ -202,10 +202,7 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	if conf != nil { // outside of what is bound: HTTP/2 is spoken where the server sees the connection's encryption
 		l = tls.NewListener(l, conf)
 	}
-	web := &http.Server{
-		Handler: server.Handler(promhttp.HandlerFor(reg, promhttp.HandlerOpts{})), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		ReadTimeout: server.Timeout(), WriteTimeout: 2 * server.Timeout(), ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
-	}
+	web := server.HTTP(promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	wg.Go(func() { models.Watch(run, o.Poll) })
 	for _, m := range mirrors {
 		wg.Go(func() { m.run(run, o.Poll) })

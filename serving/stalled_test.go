@@ -1,0 +1,250 @@
+package serving_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/monolith-go/monolith/proto/tensorflow"
+	tfs "github.com/monolith-go/monolith/proto/tensorflow/serving"
+	"github.com/monolith-go/monolith/serving"
+)
+
+// listen serves until the test ends, and returns where.
+func listen(t *testing.T, serve func(net.Listener) error, stop func()) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- serve(l) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil && err != http.ErrServerClosed { //nolint:errorlint // it is returned as it is
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+// connect is a connection of its own, which nobody else's calls wait for.
+func connect(t *testing.T, addr string) *grpc.ClientConn {
+	t.Helper()
+	cc, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(1<<16), grpc.WithStaticConnWindowSize(1<<16))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cc.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cc
+}
+
+// items asks for n predictions.
+func items(n int) *tfs.PredictRequest {
+	ids := make([]int64, n)
+	for i := range ids {
+		ids[i] = int64(i % 50)
+	}
+	return &tfs.PredictRequest{ModelSpec: &tfs.ModelSpec{Name: "clicks"}, Inputs: map[string]*tensorflow.TensorProto{
+		"item": {Dtype: tensorflow.DataType_DT_INT64, TensorShape: shape(int64(n)), Int64Val: ids},
+	}}
+}
+
+// served fails unless a client on a connection of its own is answered, in time.
+func served(t *testing.T, addr string) {
+	t.Helper()
+	client := tfs.NewPredictionServiceClient(connect(t, addr))
+	eventually(t, func() bool {
+		_, err := client.Predict(t.Context(), items(2), grpc.WaitForReady(true))
+		return err == nil
+	})
+}
+
+// stalled is a server whose clients have half a second for a request, and room for so many of them.
+func stalled(t *testing.T, calls int) *serving.Server {
+	t.Helper()
+	tr := train(t, "{lr: {}}", "")
+	return serving.NewServer(serving.Options{Models: models(t, serving.ModelConfig{Name: "clicks", Dir: tr.exports}), MaxCalls: calls, Timeout: 500 * time.Millisecond})
+}
+
+// TestHalfMessages: calls over gRPC whose message does not come, or half of it, end and make room, though their connections are sound; other clients are served.
+func TestHalfMessages(t *testing.T) {
+	t.Parallel()
+	s := stalled(t, 4)
+	g := s.GRPC(serving.GRPCOptions{})
+	addr := listen(t, g.Serve, g.Stop)
+	ctx, cancel := context.WithCancel(t.Context()) // no deadline, which the server would be told
+	defer cancel()
+	defer time.AfterFunc(2*time.Minute, cancel).Stop()
+
+	var silent []grpc.ClientStream
+	cc := connect(t, addr)
+	for _, method := range []string{tfs.PredictionService_Predict_FullMethodName, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"} {
+		stream, err := cc.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+		if err != nil {
+			t.Fatal(err)
+		}
+		silent = append(silent, stream)
+	}
+
+	web := &http.Transport{Protocols: &http.Protocols{}}
+	web.Protocols.SetUnencryptedHTTP2(true)
+	defer web.CloseIdleConnections()
+	body, more := io.Pipe()
+	defer func() { _ = more.Close() }()
+	go func() {
+		half := binary.BigEndian.AppendUint32([]byte{0}, 1000) // not compressed, and so many bytes
+		_, _ = more.Write(append(half, make([]byte, 500)...))
+	}()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+tfs.PredictionService_Predict_FullMethodName, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/grpc")
+	r.Header.Set("TE", "trailers")
+	answer, err := web.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := answer.Header.Get("Grpc-Status"); got != "4" {
+		t.Errorf("half a message: status %q %q, want that of DEADLINE_EXCEEDED", got, answer.Header.Get("Grpc-Message"))
+	}
+	if err := answer.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, stream := range silent {
+		if err := stream.RecvMsg(&tfs.PredictResponse{}); status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("no message: %v", err)
+		}
+	}
+	eventually(t, func() bool { return s.Calls() == 0 })
+	served(t, addr)
+}
+
+// TestOneConnectionIsBounded: it has a quarter of all calls, and more of them wait in their client; another client is served meanwhile.
+func TestOneConnectionIsBounded(t *testing.T) {
+	t.Parallel()
+	tr := train(t, "{lr: {}}", "")
+	s := serving.NewServer(serving.Options{Models: models(t, serving.ModelConfig{Name: "clicks", Dir: tr.exports}), Timeout: time.Hour})
+	g := s.GRPC(serving.GRPCOptions{})
+	addr := listen(t, g.Serve, g.Stop)
+	greedy := connect(t, addr)
+	const most = 256
+	begun := make(chan error, 2*most)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range 2 * most {
+		go func() { // waits where it may not begin
+			_, err := greedy.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, tfs.PredictionService_Predict_FullMethodName)
+			begun <- err
+		}()
+	}
+	for range most {
+		if err := <-begun; err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, func() bool { return s.Calls() >= most })
+	served(t, addr)
+	if n := s.Calls(); n != most && n != most+1 { // the one that was served may not have been counted out yet
+		t.Errorf("%d calls of a connection, %d is the most", n, most)
+	}
+	cancel()
+	for range most {
+		if err := <-begun; status.Code(err) != codes.Canceled && err != nil {
+			t.Error(err)
+		}
+	}
+	eventually(t, func() bool { return s.Calls() == 0 })
+}
+
+// TestAnswersNobodyReads: a client that asks for more than its window holds, and reads nothing of it, keeps no call and no thread of the server; others are served, and what it asked for is
+// whole when it does read.
+func TestAnswersNobodyReads(t *testing.T) {
+	t.Parallel()
+	const asked, examples = 12, 20_000 // 80 kB each, of which 64 KiB are sent
+	tr := train(t, "{lr: {}}", "")
+	s := serving.NewServer(serving.Options{Models: models(t, serving.ModelConfig{Name: "clicks", Dir: tr.exports}), MaxCalls: asked, Threads: 1, Waiting: asked})
+	g := s.GRPC(serving.GRPCOptions{})
+	addr := listen(t, g.Serve, g.Stop)
+	cc := connect(t, addr)
+	var unread []grpc.ClientStream
+	for range asked {
+		stream, err := cc.NewStream(t.Context(), &grpc.StreamDesc{}, tfs.PredictionService_Predict_FullMethodName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.SendMsg(items(examples)); err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.CloseSend(); err != nil {
+			t.Fatal(err)
+		}
+		unread = append(unread, stream)
+	}
+	for _, stream := range unread {
+		if _, err := stream.Header(); err != nil { // it is answered
+			t.Fatal(err)
+		}
+	}
+	eventually(t, func() bool { return s.Calls() == 0 })
+	served(t, addr)
+	for _, stream := range unread {
+		got, n := &tfs.PredictResponse{}, 0
+		err := stream.RecvMsg(got)
+		for _, out := range got.GetOutputs() {
+			n += len(out.GetFloatVal())
+		}
+		if err != nil || n != examples {
+			t.Errorf("read late: %d predictions of %d, %v", n, examples, err)
+		}
+	}
+}
+
+// TestBodiesThatStall: a request over HTTP whose body does not come is answered so, and the connection closed; others are served.
+func TestBodiesThatStall(t *testing.T) {
+	t.Parallel()
+	s := stalled(t, 1)
+	web := s.HTTP(nil)
+	addr := listen(t, web.Serve, func() { _ = web.Close() })
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := io.WriteString(conn, "POST /v1/models/clicks:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"instances\""); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	all, err := io.ReadAll(conn) // up to the end of the connection
+	if err != nil || !bytes.Contains(all, []byte("504 Gateway Timeout")) || !bytes.Contains(all, []byte("has not come within 500ms, of which 12 bytes have")) {
+		t.Errorf("%v: %s", err, all)
+	}
+	eventually(t, func() bool { return s.Calls() == 0 })
+	client := &http.Client{}
+	defer client.CloseIdleConnections()
+	eventually(t, func() bool {
+		r, err := client.Post("http://"+addr+"/v1/models/clicks:predict", "application/json", strings.NewReader(`{"instances": [{"item": 3}]}`))
+		if err != nil {
+			return false
+		}
+		return r.Body.Close() == nil && r.StatusCode == http.StatusOK
+	})
+}
