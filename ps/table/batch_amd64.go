@@ -1,7 +1,6 @@
 package table
 
 import (
-	"math/bits"
 	"unsafe"
 
 	"github.com/monolith-go/monolith/internal/simd"
@@ -45,6 +44,12 @@ func resolveRows(p *probes) (misses int)
 //
 //go:noescape
 func resolveRest(p *probes, from *uint16, n int, to *uint16, step int) (left int)
+
+// placeRows makes at the addresses of the n rows whose numbers are in ids, and asks for the rows and, unless metas is nil, for what else they have.
+// The keys whose numbers are noRow go to missed.
+//
+//go:noescape
+func placeRows(p *probes) (absent int)
 
 // fetchRows asks for so many bytes at each of n addresses, at least one.
 //
@@ -249,33 +254,40 @@ func (t *Mem) applyVector(u *Update) {
 // resolveKnown is what resolveRows and its kin do, for keys whose rows' numbers are in ids already, noRow where a key had none: it has got
 // one since, or gets one now.
 func (t *Mem) resolveKnown(keys []int64, ids []uint32, at []uintptr) {
-	stride := uintptr(4 * t.slabs.pitch)
-	absent := t.chunk.missed[:0]
-	homes := uint8(0)
-	for i, id := range ids {
-		if id == noRow {
-			absent = append(absent, uint16(i))
-			homes += t.index.home(Hash(keys[i])).n
-			continue
-		}
-		x := id + firstSlab
-		at[i] = t.slabs.rowBase[bits.LeadingZeros32(x)] + uintptr(x)*stride
-	}
-	touched(homes, 0)
-	for _, i := range absent {
-		ids[i] = t.findOrCreate(Hash(keys[i]), keys[i])
-		at[i] = t.slabs.address(ids[i])
-	}
+	p := t.probes()
+	p.n, p.ids, p.at, p.missed, p.span = len(ids), &ids[0], &at[0], &t.chunk.missed[0], p.stride
 	if t.slabs.narrow() { // their metas lie behind them
-		fetchRows(&at[0], len(at), stride)
+		p.metas = nil
+	}
+	absent := t.chunk.missed[:placeRows(&p)]
+	if len(absent) == 0 {
 		return
 	}
-	fetchRows(&at[0], len(at), stride)
-	var metas [applyChunk]uintptr
-	for i, id := range ids {
-		metas[i] = t.slabs.metaAddress(id)
+	var hashes [applyChunk]uint64
+	homes := uint8(0)
+	for i, k := range absent {
+		hashes[i] = Hash(keys[k])
+		homes += t.index.home(hashes[i]).n
 	}
-	fetchRows(&metas[0], len(ids), 1)
+	touched(homes, 0)
+	t.fetchNext(len(absent))
+	for i, k := range absent {
+		ids[k] = t.findOrCreate(hashes[i], keys[k])
+		at[k] = t.slabs.address(ids[k])
+	}
+}
+
+// fetchNext asks for the memory of so many rows that come next, at most [applyChunk], where that is there and no removed row had it.
+func (t *Mem) fetchNext(n int) {
+	from := t.numbers.high
+	if n = min(n, t.slabs.cap-from); n <= 0 || t.numbers.listed+t.numbers.bare > 0 {
+		return
+	}
+	var at [applyChunk]uintptr
+	for i := range n {
+		at[i] = t.slabs.address(uint32(from + i))
+	}
+	fetchRows(&at[0], n, uintptr(4*t.slabs.pitch))
 }
 
 // updateVector applies the gradients of the keys from number from on to one segment of their rows.

@@ -340,6 +340,60 @@ next:
 	VZEROUPPER
 	RET
 
+// func placeRows(p *probes) (absent int)
+TEXT ·placeRows(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), DI
+	MOVQ P_N(DI), R8
+	MOVQ P_IDS(DI), SI
+	MOVQ P_AT(DI), R13
+	MOVQ P_MISSED(DI), R9
+	MOVQ P_SLABS(DI), R10
+	MOVQ P_METAS(DI), R11
+	MOVQ P_STRIDE(DI), R12
+	MOVQ P_SPAN(DI), R15
+	XORQ R14, R14
+	XORQ BX, BX
+
+loop:
+	CMPQ BX, R8
+	JGE  done
+	MOVL (SI)(BX*4), CX
+	CMPL CX, $-1
+	JEQ  none
+	ADDQ $64, CX
+	LZCNTL CX, DX
+	TESTQ R11, R11
+	JZ   row
+	MOVQ P_APART(DI), AX
+	IMULQ CX, AX
+	ADDQ (R11)(DX*8), AX
+	PREFETCHT0 (AX)
+
+row:
+	IMULQ R12, CX
+	ADDQ (R10)(DX*8), CX
+	MOVQ CX, (R13)(BX*8)
+	LEAQ -1(CX)(R15*1), AX
+	PREFETCHT0 (AX)
+
+fetch:
+	PREFETCHT0 (CX)
+	ADDQ $64, CX
+	CMPQ CX, AX
+	JLE  fetch
+	INCQ BX
+	JMP  loop
+
+none:
+	MOVW BX, (R9)(R14*2)
+	INCQ R14
+	INCQ BX
+	JMP  loop
+
+done:
+	MOVQ R14, absent+8(FP)
+	RET
+
 // func fetchRows(at *uintptr, n int, span uintptr)
 TEXT ·fetchRows(SB), NOSPLIT, $0-24
 	MOVQ at+0(FP), SI
