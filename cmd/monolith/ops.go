@@ -75,7 +75,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 		Propose:         job.Propose,
 		InspectSnapshot: job.InspectSnapshot,
 		InspectSlots:    job.InspectSlots,
-		Models:          cli.ModelOps{List: job.ListModels, Describe: job.DescribeModel, DescribeStored: job.DescribeStoredModel, Nearest: job.Nearest},
+		Models:          cli.ModelOps{List: job.ListModels, Measure: jobbench.Model, Describe: job.DescribeModel, DescribeStored: job.DescribeStoredModel, Nearest: job.Nearest},
 		PS: cli.RowOps{
 			LookUp: job.LookUp, LookUpStored: job.LookUpStored, Edit: job.Edit, Slots: job.InspectShards, Changes: job.FollowChanges, Push: job.Push,
 		},

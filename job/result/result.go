@@ -579,6 +579,10 @@ type ModelEntry struct {
 	Parameters int64   `json:"parameters"`
 	RowDim     int     `json:"row_dim"`
 	FLOPs      float64 `json:"flops"`
+	// ExamplesPerSecond is how many examples a core takes forward and back in a second of its time, and Control the second measurement to the first, the median of both over
+	// rounds; 0 where nothing was measured.
+	ExamplesPerSecond float64 `json:"examples_per_second,omitempty"`
+	Control           float64 `json:"control,omitempty"`
 }
 
 // OperatorInfo is an operator of a model's graph.

@@ -342,7 +342,9 @@ func fakes() cli.Ops {
 			}
 			return r, fail()
 		},
-		Models: cli.ModelOps{List: job.ListModels},
+		Models: cli.ModelOps{List: job.ListModels, Measure: func(_ context.Context, model string, features int, _ bench.Options) (bench.Result, error) {
+			return bench.Result{Name: model, Ours: 1000 * float64(features), Control: .96}, fail()
+		}},
 		Snapshots: cli.SnapshotOps{
 			List: func(_ context.Context, path string, r job.Retention) (*job.SnapshotList, error) {
 				return &job.SnapshotList{Dir: path, Snapshots: fakeSnapshots(r)}, fail()

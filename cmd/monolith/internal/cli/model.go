@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/internal/bench"
 	"github.com/monolith-go/monolith/job"
 )
 
@@ -19,6 +20,8 @@ import (
 type ModelOps struct {
 	// List lists the models that a job can name, with figures for so many features.
 	List func(features int) ([]job.ModelEntry, error)
+	// Measure measures one of them.
+	Measure func(ctx context.Context, model string, features int, o bench.Options) (bench.Result, error)
 	// Describe describes the model of a job file, DescribeStored that of a snapshot.
 	Describe       func(cfg *job.Config, entries float64) (*job.ModelInfo, error)
 	DescribeStored func(ctx context.Context, path string, entries float64) (*job.ModelInfo, error)
@@ -44,31 +47,42 @@ snapshots is shown by monolith snapshot diff, single rows by monolith ps lookup,
 }
 
 func (a *App) modelListCommand(out *outcome) *cobra.Command {
-	features := 10
+	features, measure := 10, false
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the models that a job can name",
 		Long: `List what a job can have under model, with what each costs by its defaults: dense parameters, numbers in the row of an id, and the additions and
-multiplications of a prediction, of --features sparse features with an id each. HEADS is any where a model takes any number of heads.`,
+multiplications of a prediction, of --features sparse features with an id each. HEADS is any where a model takes any number of heads.
+
+--bench measures each on this machine beside that, half a minute or more in all: EXAMPLES/S is how many examples a core takes forward and back in a second of its time, 512 at a time,
+without lookups and updates of rows and weights; CONTROL is the second measurement to the first, so that differences as small mean nothing.`,
 		Example: `  monolith model list
-  monolith model list --features 39
+  monolith model list --features 39 --bench
   monolith model list --json | jq -r '.result[] | select(.heads) | .name'`,
 		Args: exactly(),
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			out.command = "model list"
 			if features < 2 {
 				return &usageError{message: fmt.Sprintf("--features is %d, must be at least 2, as pairs of them meet in some models", features)}
 			}
-			if a.Ops.Models.List == nil {
+			if a.Ops.Models.List == nil || measure && a.Ops.Models.Measure == nil {
 				return errMissing
 			}
 			models, err := a.Ops.Models.List(features)
 			if err != nil {
 				return err
 			}
+			if measure {
+				if err := a.measure(cmd.Context(), models, features); err != nil {
+					return err
+				}
+			}
 			out.result = models
 			out.text = func(w io.Writer) error {
 				rows := [][]string{{"MODEL", "HEADS", "PARAMETERS", "IN A ROW", "COST", ""}}
+				if measure {
+					rows[0] = slices.Insert(rows[0], 5, "EXAMPLES/S", "CONTROL")
+				}
 				for _, m := range models {
 					heads, figures := "1", []string{ui.Count(m.Parameters), strconv.Itoa(m.RowDim), ui.Count(int64(m.FLOPs))}
 					if m.Heads {
@@ -77,7 +91,20 @@ multiplications of a prediction, of --features sparse features with an id each. 
 					if m.RowDim == 0 {
 						heads, figures = "any", []string{"", "", ""}
 					}
+					switch {
+					case m.ExamplesPerSecond > 0:
+						figures = append(figures, ui.Count(int64(m.ExamplesPerSecond)), strconv.FormatFloat(m.Control, 'f', 2, 64))
+					case measure:
+						figures = append(figures, "", "")
+					}
 					rows = append(rows, slices.Concat([]string{m.Name, heads}, figures, []string{m.Doc}))
+				}
+				if measure {
+					if err := block(w, rows, 2, 3, 4, 5, 6); err != nil {
+						return err
+					}
+					_, err := fmt.Fprintf(w, "\non %s\n", bench.Machine())
+					return err
 				}
 				return block(w, rows, 2, 3, 4)
 			}
@@ -85,7 +112,26 @@ multiplications of a prediction, of --features sparse features with an id each. 
 		},
 	}
 	cmd.Flags().IntVar(&features, "features", features, "how many sparse `features` the figures are for")
+	cmd.Flags().BoolVar(&measure, "bench", false, "measure how many examples each model takes in a second")
 	return cmd
+}
+
+// measure fills in the rates of models; those without figures have none.
+func (a *App) measure(ctx context.Context, models []job.ModelEntry, features int) error {
+	defer a.screen.SetLine("")
+	for i := range models {
+		m := &models[i]
+		if m.RowDim == 0 {
+			continue
+		}
+		a.screen.SetLine(fmt.Sprintf("measuring %s, %d of %d", m.Name, i+1, len(models)))
+		r, err := a.Ops.Models.Measure(ctx, m.Name, features, bench.Options{})
+		if err != nil {
+			return err
+		}
+		m.ExamplesPerSecond, m.Control = r.Ours, r.Control
+	}
+	return nil
 }
 
 func (a *App) modelDescribeCommand(out *outcome) *cobra.Command {
