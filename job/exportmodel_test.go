@@ -1,13 +1,16 @@
 package job_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -446,5 +449,58 @@ func TestDrainedExport(t *testing.T) {
 				t.Errorf("%+v, %v", r, err)
 			}
 		})
+	}
+}
+
+// TestDamageIsNotExported: a bit that is another one, anywhere in a file that an export is made of, is damage of that file, and leaves nothing that a server would find; when the file is as it was, the
+// export is written.
+func TestDamageIsNotExported(t *testing.T) {
+	t.Parallel()
+	cfg := trainTables(t)
+	_, info := inTables(t, filepath.Join(cfg.Dir, "snapshots", "snap-00000001"), false)
+	copied := filepath.Join(t.TempDir(), filepath.Base(info.Path))
+	if err := os.CopyFS(copied, os.DirFS(info.Path)); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{snapshot.ManifestName}
+	for _, f := range info.Files {
+		if f.Kind == snapshot.KindRows || f.Kind == snapshot.KindDense {
+			names = append(names, f.Name)
+		}
+	}
+	if len(names) < 4 {
+		t.Fatalf("%q: no test", names)
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed of the bits: %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for _, format := range []string{"native", "savedmodel"} {
+		o := job.ExportModelOptions{Snapshot: copied, Format: format, Dir: filepath.Join(t.TempDir(), "models"), Workers: 2, RowsPerFile: 50}
+		for _, name := range names {
+			path := filepath.Join(copied, name)
+			sound, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bit := rng.IntN(8 * len(sound))
+			damaged := bytes.Clone(sound)
+			damaged[bit/8] ^= 1 << (bit % 8)
+			if err := os.WriteFile(path, damaged, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := job.ExportModel(t.Context(), o); !errors.Is(err, snapshot.ErrCorrupt) || !strings.Contains(err.Error(), filepath.Base(copied)) ||
+				name != snapshot.ManifestName && !strings.Contains(err.Error(), name+": bytes 0 to "+strconv.Itoa(len(sound))+": checksum mismatch") {
+				t.Errorf("%s of %s with another bit %d: %v", format, name, bit, err)
+			}
+			if seen, err := filepath.Glob(filepath.Join(o.Dir, "[0-9]*")); len(seen) > 0 || err != nil {
+				t.Fatalf("%s of %s with another bit %d leaves %q, %v", format, name, bit, seen, err)
+			}
+			if err := os.WriteFile(path, sound, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r, err := job.ExportModel(t.Context(), o); err != nil || r.Rows != info.Rows() {
+			t.Errorf("%s when all is sound: %+v, %v", format, r, err)
+		}
 	}
 }
