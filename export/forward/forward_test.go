@@ -15,6 +15,7 @@ import (
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/graph/graphtest"
+	"github.com/monolith-go/monolith/model/layer"
 	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
@@ -190,6 +191,30 @@ func TestZoo(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestLayerOptions: layers in forms that no model of the zoo has by default are exported too.
+func TestLayerOptions(t *testing.T) {
+	t.Parallel()
+	b, rule := graph.NewBuilder(), layer.Rule{Optimizer: optim.SGD{LR: 1}}
+	table := b.Table(param.Table{Name: "ids", Segments: []param.Segment{{Name: "vec", Dim: 4, Optimizer: optim.SGD{LR: 1}}}})
+	item, history := b.SparseFeature(model.Feature{Name: "item"}, table), b.SparseFeature(model.Feature{Name: "history"}, table)
+	query := b.Pool(graph.Pooled{X: b.Lookup(item, "vec"), By: graph.Sum})
+	each := layer.Attention(b, "attention", query, b.Lookup(history, "vec"), history, layer.AttentionConfig{Hidden: 3, Each: true, Rule: rule})
+	x := b.Concat(query, b.Pool(graph.Pooled{X: each, By: graph.Max}))
+	x = b.Concat(x, layer.SelfAttention(b, "plain", x, 4, layer.SelfAttentionConfig{Layers: 2, Plain: true}))
+	x = layer.CrossVector(b, "cross", x, layer.CrossConfig{Layers: 1, Dropout: 0.5, Rule: rule})
+	routed := layer.SNR(b, "snr", x, []string{"a"}, 0, layer.ExpertsConfig{Experts: 2, Levels: 2, Average: true, Expert: layer.MLPConfig{Hidden: []int{5}, Rule: rule}})
+	g, err := b.Build(1, graph.Output{Head: model.Head{Name: "y", Loss: loss.CrossEntropy}, Node: layer.Dense(b, "out", routed[0], 1, rule)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := forward.Check(g); err != nil {
+		t.Fatal(err)
+	}
+	for i, shape := range graphtest.Shapes {
+		predictions(t, g, shape, uint64(i))
 	}
 }
 

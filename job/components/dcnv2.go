@@ -15,7 +15,9 @@ type DCNv2 struct {
 	// numbers than that. 0: whole matrices.
 	CrossRank int `yaml:"cross_rank" default:"0" min:"0" max:"65536"`
 	// CrossExperts is how many experts a cross layer mixes by a gate, with a cross_rank.
-	CrossExperts   int `yaml:"cross_experts" min:"1" max:"1024"`
+	CrossExperts int `yaml:"cross_experts" min:"1" max:"1024"`
+	// CrossDropout is the share of what each cross layer says that is set to 0 while training.
+	CrossDropout   float64 `yaml:"cross_dropout" default:"0" min:"0" max:"0.99"`
 	MLP            `yaml:",inline"`
 	Regularisation `yaml:",inline"`
 }
@@ -29,6 +31,6 @@ func (*DCNv2) Defaults() map[string]string {
 // Build implements [component.ModelConfig].
 func (m *DCNv2) Build(in component.ModelInputs) (model.Model, error) {
 	return build(zoo.DCNv2, in, &m.Embedding, &m.MLP, &m.Regularisation, own(func(c *zoo.Config) {
-		c.CrossLayers, c.CrossRank, c.CrossExperts = m.CrossLayers, m.CrossRank, m.CrossExperts
+		c.CrossLayers, c.CrossRank, c.CrossExperts, c.CrossDropout = m.CrossLayers, m.CrossRank, m.CrossExperts, m.CrossDropout
 	}))
 }

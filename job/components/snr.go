@@ -17,6 +17,8 @@ type SNR struct {
 	Levels int `yaml:"levels" min:"1" max:"32"`
 	// L0 is what each connection costs that is open, as a share of the loss; 0: connections are closed where that makes predictions better.
 	L0 float64 `yaml:"l0" default:"0" min:"0"`
+	// Average leaves out the matrices of connections: what a gate lets through is what the perceptron before it says (SNR-Aver).
+	Average bool `yaml:"average" default:"false"`
 	// Tower are the widths of the layers of each head's own perceptron behind the levels; empty: none.
 	Tower          []int `yaml:"tower" min:"1" max:"65536"`
 	MLP            `yaml:",inline"`
@@ -32,6 +34,6 @@ func (*SNR) Defaults() map[string]string {
 // Build implements [component.ModelConfig].
 func (m *SNR) Build(in component.ModelInputs) (model.Model, error) {
 	return build(zoo.SNR, in, &m.Embedding, &m.MLP, &m.Regularisation, own(func(c *zoo.Config) {
-		c.Attention, c.Experts, c.Levels, c.L0, c.Tower = m.Attention, m.Experts, m.Levels, float32(m.L0), m.Tower
+		c.Attention, c.Experts, c.Levels, c.L0, c.Average, c.Tower = m.Attention, m.Experts, m.Levels, float32(m.L0), m.Average, m.Tower
 	}))
 }

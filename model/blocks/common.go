@@ -357,8 +357,10 @@ type SNR struct {
 	// Levels is the number of levels.
 	Levels int `yaml:"levels" default:"2" min:"1" max:"32"`
 	// L0 is what each open gate of a connection costs, as a share of the loss.
-	L0     float64 `yaml:"l0" default:"0" min:"0"`
-	Layers `yaml:",inline"`
+	L0 float64 `yaml:"l0" default:"0" min:"0"`
+	// Average leaves out the matrices of connections: what a gate lets through is what the perceptron before it says (SNR-Aver).
+	Average bool `yaml:"average" default:"false"`
+	Layers  `yaml:",inline"`
 }
 
 // Wants implements [Kind].
@@ -369,7 +371,7 @@ func (k *SNR) Build(s *Site) []Value {
 	if !k.check(s, k.Experts, k.Levels) {
 		return nil
 	}
-	cfg := layer.ExpertsConfig{Experts: k.Experts, Levels: k.Levels, Expert: k.config(s)}
+	cfg := layer.ExpertsConfig{Experts: k.Experts, Levels: k.Levels, Average: k.Average, Expert: k.config(s)}
 	return each(layer.SNR(s.Builder, s.Name, s.Join().Node, k.Tasks.Tasks, float32(k.L0), cfg))
 }
 

@@ -147,6 +147,8 @@ type Attention struct {
 	Hidden int `yaml:"hidden" default:"36" min:"1" max:"65536"`
 	// Activation is behind it; that of DIN is prelu.
 	Activation string `yaml:"activation" default:"sigmoid" enum:"@activations"`
+	// Each gives the entries times their weights, in place of their sum, for other blocks that take entries.
+	Each bool `yaml:"each" default:"false"`
 }
 
 // Wants implements [Kind].
@@ -158,7 +160,7 @@ func (k *Attention) Build(s *Site) []Value {
 	if !s.oneWidth() {
 		return nil
 	}
-	cfg := layer.AttentionConfig{Hidden: k.Hidden, Activation: s.activation(cmp.Or(k.Activation, "sigmoid")), Rule: s.Rule}
+	cfg := layer.AttentionConfig{Hidden: k.Hidden, Activation: s.activation(cmp.Or(k.Activation, "sigmoid")), Each: k.Each, Rule: s.Rule}
 	return row(layer.Attention(s.Builder, s.Name, query.Node, entries.Node, s.feature(entries.Shape().Feature), cfg))
 }
 

@@ -65,6 +65,8 @@ type Cross struct {
 	Rank int `yaml:"rank" default:"0" min:"0" max:"65536"`
 	// Experts is how many experts a layer mixes by a gate, with a rank.
 	Experts int `yaml:"experts" default:"4" min:"1" max:"1024"`
+	// Dropout is the share of what each layer says that is set to 0 while training.
+	Dropout float64 `yaml:"dropout" default:"0" min:"0" max:"0.99"`
 }
 
 // Wants implements [Kind].
@@ -72,17 +74,17 @@ func (*Cross) Wants() []Input { return rowValues() }
 
 // Build implements [Kind].
 func (k *Cross) Build(s *Site) []Value {
-	x := s.Join()
+	x, cfg := s.Join(), layer.CrossConfig{Layers: k.Layers, Dropout: k.Dropout, Rule: s.Rule}
 	switch {
 	case k.Weights == "vector" && k.Rank > 0:
 		s.Fault("rank is of matrices, and weights: vector has none; leave one of them out")
 		return nil
 	case k.Weights == "vector":
-		x.Node = layer.CrossVector(s.Builder, s.Name, x.Node, k.Layers, s.Rule)
+		x.Node = layer.CrossVector(s.Builder, s.Name, x.Node, cfg)
 	case k.Rank > 0:
-		x.Node = layer.CrossMixed(s.Builder, s.Name, x.Node, layer.CrossMixedConfig{Layers: k.Layers, Experts: max(k.Experts, 1), Rank: k.Rank, Rule: s.Rule})
+		x.Node = layer.CrossMixed(s.Builder, s.Name, x.Node, layer.CrossMixedConfig{Layers: k.Layers, Experts: max(k.Experts, 1), Rank: k.Rank, Dropout: k.Dropout, Rule: s.Rule})
 	default:
-		x.Node = layer.Cross(s.Builder, s.Name, x.Node, k.Layers, s.Rule)
+		x.Node = layer.Cross(s.Builder, s.Name, x.Node, cfg)
 	}
 	return []Value{x}
 }
@@ -135,6 +137,8 @@ type SelfAttention struct {
 	Heads int `yaml:"heads" default:"2" min:"1" max:"256"`
 	// Width is what a vector has after each layer, a multiple of heads.
 	Width int `yaml:"width" default:"32" min:"1" max:"65536"`
+	// Plain leaves out all weights: each vector becomes the sum of all, by the softmax of their inner products with it. Heads and width are then not read.
+	Plain bool `yaml:"plain" default:"false"`
 }
 
 // Wants implements [Kind].
@@ -142,6 +146,9 @@ func (*SelfAttention) Wants() []Input { return allVectors() }
 
 // Build implements [Kind].
 func (k *SelfAttention) Build(s *Site) []Value {
+	if k.Plain {
+		return vectors(layer.SelfAttention(s.Builder, s.Name, s.Join().Node, s.Dim, layer.SelfAttentionConfig{Layers: k.Layers, Plain: true}), s.Dim)
+	}
 	if !s.divides(k.Width, k.Heads) {
 		return nil
 	}

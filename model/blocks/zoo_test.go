@@ -79,9 +79,9 @@ func TestBlocksMakeTheZoo(t *testing.T) {
 			nil,
 		},
 		zoo.DCNv2: {
-			zoo.Config{CrossLayers: 2, CrossRank: 3, CrossExperts: 2, KernelNorm: true},
+			zoo.Config{CrossLayers: 2, CrossRank: 3, CrossExperts: 2, CrossDropout: 0.25, KernelNorm: true},
 			[]blocks.Block{
-				vectors, block("cross", &blocks.Cross{Layers: 2, Rank: 3, Experts: 2}, "vectors"), block("deep", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{8, 4}, KernelNorm: true}}, "vectors"), one("out", "cross", "deep"),
+				vectors, block("cross", &blocks.Cross{Layers: 2, Rank: 3, Experts: 2, Dropout: 0.25}, "vectors"), block("deep", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{8, 4}, KernelNorm: true}}, "vectors"), one("out", "cross", "deep"),
 			},
 			nil,
 		},
@@ -102,8 +102,8 @@ func TestBlocksMakeTheZoo(t *testing.T) {
 			append(append(each[:3:3], block("experts", &blocks.PLE{Tasks: tasks, Experts: 2, OwnExperts: 1, Levels: 2, Layers: layers}, names...)), towers("experts.click", "experts.buy")...), heads,
 		},
 		zoo.SNR: {
-			zoo.Config{Experts: 2, Levels: 2, Tower: []int{3}, L0: 0.25},
-			append(append(each[:3:3], block("experts", &blocks.SNR{Tasks: tasks, Experts: 2, Levels: 2, L0: 0.25, Layers: layers}, names...)), towers("experts.click", "experts.buy")...), heads,
+			zoo.Config{Experts: 2, Levels: 2, Tower: []int{3}, L0: 0.25, Average: true},
+			append(append(each[:3:3], block("experts", &blocks.SNR{Tasks: tasks, Experts: 2, Levels: 2, L0: 0.25, Average: true, Layers: layers}, names...)), towers("experts.click", "experts.buy")...), heads,
 		},
 		zoo.SharedBottom: {zoo.Config{}, append(each[:3:3], hidden(names...), one("head.click", "deep"), one("head.buy", "deep")), heads},
 	}

@@ -3,6 +3,7 @@ package layer
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/param"
@@ -14,6 +15,8 @@ type AttentionConfig struct {
 	Hidden int
 	// Activation is behind it; nil: the sigmoid.
 	Activation Activation
+	// Each gives wᵢ·eᵢ, entry by entry, in place of their sum: [entries of f, n].
+	Each bool
 	Rule
 }
 
@@ -33,7 +36,11 @@ func Attention(b *graph.Builder, name string, query, entries graph.Node, f graph
 	} else {
 		h = cfg.Activation(b, name+".0", h, cfg.Rule)
 	}
-	return b.WeightedSum(Dense(b, name+".1", h, 1, cfg.Rule), entries)
+	w := Dense(b, name+".1", h, 1, cfg.Rule)
+	if cfg.Each {
+		return b.Mul(b.Concat(slices.Repeat([]graph.Node{w}, entries.Dim())...), entries)
+	}
+	return b.WeightedSum(w, entries)
 }
 
 // TargetAttentionConfig are the settings of [TargetAttention].
@@ -144,6 +151,9 @@ func PairAttention(b *graph.Builder, name string, x graph.Node, dim, hidden int,
 type SelfAttentionConfig struct {
 	// Layers is how many there are, Heads how many heads each has, and Width what each vector has after a layer: a multiple of Heads.
 	Layers, Heads, Width int
+	// Plain leaves out all tensors, the residual and relu: a layer is yᵢ = Σⱼ softmaxⱼ(⟨eᵢ, eⱼ⟩)·eⱼ, of one head and the width that vectors have (bytedance/monolith: AutoInt). Heads and
+	// Width are then not read.
+	Plain bool
 	Rule
 }
 
@@ -155,6 +165,10 @@ type SelfAttentionConfig struct {
 // Layer i's tensors are "name.i.query.weight", "name.i.key.weight", "name.i.value.weight" and "name.i.residual.weight" [width before, Width].
 func SelfAttention(b *graph.Builder, name string, x graph.Node, dim int, cfg SelfAttentionConfig) graph.Node {
 	for i := range cfg.Layers {
+		if cfg.Plain {
+			x = b.SelfAttention(x, x, x, dim, 1)
+			continue
+		}
 		part := func(of string) graph.Node {
 			return b.LinearEach(x, weight(b, fmt.Sprintf("%s.%d.%s", name, i, of), dim, cfg.Width, cfg.Rule), nil)
 		}

@@ -76,6 +76,57 @@ func attends(t *testing.T, dim int, build func(b *graph.Builder, query, entries 
 	}
 }
 
+// TestAttentionOfEachEntry: the sum of what attention gives of each entry is what it gives of all, and plain self-attention is its equation.
+func TestAttentionOfEachEntry(t *testing.T) {
+	t.Parallel()
+	const dim, hidden = 3, 4
+	attends(t, dim, func(b *graph.Builder, query, entries graph.Node, f graph.Sparse) graph.Node {
+		return b.Pool(graph.Pooled{X: layer.Attention(b, "a", query, entries, f, layer.AttentionConfig{Hidden: hidden, Each: true, Rule: layer.Rule{Optimizer: optim.SGD{}}}), By: graph.Max})
+	}, func(tensors map[string][]float32, query []float64, entries [][]float64) []float64 {
+		out := make([]float64, dim)
+		for i, e := range entries {
+			var in []float64
+			in = append(append(in, query...), e...)
+			for k, v := range e {
+				in = append(in, query[k]*v)
+			}
+			weight := float64(tensors["a.1.bias"][0])
+			for j, z := range project(in, tensors["a.0.weight"], hidden) {
+				weight += float64(tensors["a.1.weight"][j]) / (1 + math.Exp(-z-float64(tensors["a.0.bias"][j])))
+			}
+			for k, v := range e {
+				if out[k] = max(out[k], weight*v); i == 0 {
+					out[k] = weight * v
+				}
+			}
+		}
+		return out
+	})
+	attends(t, 2*dim, func(b *graph.Builder, query, _ graph.Node, _ graph.Sparse) graph.Node {
+		return b.Add(layer.SelfAttention(b, "s", query, dim, layer.SelfAttentionConfig{Layers: 1, Plain: true}), layer.Dense(b, "d", query, 2*dim, layer.Rule{Optimizer: optim.SGD{}}))
+	}, func(tensors map[string][]float32, query []float64, _ [][]float64) []float64 {
+		out := project(query, tensors["d.weight"], 2*dim)
+		for i := range out {
+			out[i] += float64(tensors["d.bias"][i])
+		}
+		for i := range 2 {
+			var shares [2]float64
+			for j := range 2 {
+				for k := range dim {
+					shares[j] += query[i*dim+k] * query[j*dim+k]
+				}
+			}
+			total := math.Exp(shares[0]) + math.Exp(shares[1])
+			for j := range 2 {
+				for k := range dim {
+					out[i*dim+k] += math.Exp(shares[j]) / total * query[j*dim+k]
+				}
+			}
+		}
+		return out
+	})
+}
+
 func TestTargetAttentionIsTheEquation(t *testing.T) {
 	t.Parallel()
 	const dim, width, heads = 3, 2, 2

@@ -7,15 +7,24 @@ import (
 	"github.com/monolith-go/monolith/model/param"
 )
 
+// CrossConfig are the settings of [Cross] and [CrossVector].
+type CrossConfig struct {
+	// Layers is how many layers there are.
+	Layers int
+	// Dropout is the rate behind each layer, in [0, 1).
+	Dropout float64
+	Rule
+}
+
 // Cross is a stack of the cross layers of DCN-v2 (Wang et al., 2021, equation 1), x [rows, n] -> [rows, n]:
 //
 //	xₗ₊₁ = x₀ ∘ (xₗ·W + b) + xₗ
 //
 // Layer i's tensors are "name.i.weight" [n, n] and "name.i.bias" [n].
-func Cross(b *graph.Builder, name string, x graph.Node, layers int, r Rule) graph.Node {
+func Cross(b *graph.Builder, name string, x graph.Node, cfg CrossConfig) graph.Node {
 	x0 := x
-	for i := range layers {
-		x = b.Add(b.Mul(x0, Dense(b, fmt.Sprintf("%s.%d", name, i), x, x.Dim(), r)), x)
+	for i := range cfg.Layers {
+		x = b.Dropout(b.Add(b.Mul(x0, Dense(b, fmt.Sprintf("%s.%d", name, i), x, x.Dim(), cfg.Rule)), x), cfg.Dropout)
 	}
 	return x
 }
@@ -25,13 +34,13 @@ func Cross(b *graph.Builder, name string, x graph.Node, layers int, r Rule) grap
 //	xₗ₊₁ = x₀·⟨xₗ, w⟩ + b + xₗ
 //
 // Layer i's tensors are "name.i.weight" [n, 1] and "name.i.bias" [n]: where [Cross] has n² weights, this has n.
-func CrossVector(b *graph.Builder, name string, x graph.Node, layers int, r Rule) graph.Node {
+func CrossVector(b *graph.Builder, name string, x graph.Node, cfg CrossConfig) graph.Node {
 	x0 := x
-	for i := range layers {
+	for i := range cfg.Layers {
 		name := fmt.Sprintf("%s.%d", name, i)
-		number := b.Linear(x, weight(b, name, x.Dim(), 1, r), nil)
-		bias := b.Tensor(param.Tensor{Name: name + ".bias", Shape: []int{x.Dim()}, Optimizer: r.Optimizer})
-		x = b.Add(b.AddBias(b.Scale(x0, number), bias), x)
+		number := b.Linear(x, weight(b, name, x.Dim(), 1, cfg.Rule), nil)
+		bias := b.Tensor(param.Tensor{Name: name + ".bias", Shape: []int{x.Dim()}, Optimizer: cfg.Optimizer})
+		x = b.Dropout(b.Add(b.AddBias(b.Scale(x0, number), bias), x), cfg.Dropout)
 	}
 	return x
 }
@@ -40,6 +49,8 @@ func CrossVector(b *graph.Builder, name string, x graph.Node, layers int, r Rule
 type CrossMixedConfig struct {
 	// Layers is how many layers there are, Experts how many experts each has, Rank what each takes x down to.
 	Layers, Experts, Rank int
+	// Dropout is the rate behind each layer, in [0, 1).
+	Dropout float64
 	Rule
 }
 
@@ -62,7 +73,7 @@ func CrossMixed(b *graph.Builder, name string, x graph.Node, cfg CrossMixedConfi
 		}
 		bias := b.Tensor(param.Tensor{Name: name + ".bias", Shape: []int{n}, Optimizer: cfg.Optimizer})
 		mixed := Mixture(b, name+".gate", x, experts, cfg.Rule)
-		x = b.Add(b.Mul(x0, b.AddBias(mixed, bias)), x)
+		x = b.Dropout(b.Add(b.Mul(x0, b.AddBias(mixed, bias)), x), cfg.Dropout)
 	}
 	return x
 }

@@ -56,6 +56,8 @@ type ExpertsConfig struct {
 	Levels int
 	// Expert is the perceptron that each expert is.
 	Expert MLPConfig
+	// Average leaves out the matrices of connections: what a gate lets through is what the perceptron before says ([SNR]).
+	Average bool
 	// Gate are the settings of the gates ([MMoE]).
 	Gate GateConfig
 }
@@ -105,13 +107,17 @@ func PLE(b *graph.Builder, name string, x graph.Node, tasks []string, cfg Expert
 //
 //	input of perceptron j = Σᵢ zᵢⱼ·(outputᵢ·Wᵢⱼ), i over those of the level before
 //
-// and the same for each task behind the last level. Gates are those of [graph.Builder.HardConcrete], whose l0 closes them. Perceptron e of level l is "name.l.e"; the tensors of
+// and the same for each task behind the last level. With Average it is Σᵢ zᵢⱼ·outputᵢ, the paper's SNR-Aver, as bytedance/monolith has it. Gates are those of [graph.Builder.HardConcrete], whose l0 closes them. Perceptron e of level l is "name.l.e"; the tensors of
 // what connects level l with j are "name.l.to.j.i.weight", and the gates' logits "name.l.to.j.gates" [Experts], 1 at first: of each gate three quarters are open.
 func SNR(b *graph.Builder, name string, x graph.Node, tasks []string, l0 float32, cfg ExpertsConfig) []graph.Node {
 	var before []graph.Node
 	route := func(name string) graph.Node {
 		var parts []graph.Node
 		for i, v := range before {
+			if cfg.Average {
+				parts = append(parts, v)
+				continue
+			}
 			parts = append(parts, b.Linear(v, weight(b, fmt.Sprintf("%s.%d", name, i), v.Dim(), v.Dim(), cfg.Expert.Rule), nil))
 		}
 		logits := b.Tensor(param.Tensor{Name: name + ".gates", Shape: []int{len(before)}, Init: param.Constant(1), Optimizer: cfg.Expert.Optimizer})

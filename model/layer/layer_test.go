@@ -85,8 +85,12 @@ func TestLayersFollowReference(t *testing.T) {
 			values := []graph.Node{layer.Dense(b, "d", x, 3, rule), layer.Dense(b, "e", x, 2, rule), x}
 			return b.Concat(layer.Relations(b, "r", values, []string{"a", "b", "c"}, layer.MLPConfig{Hidden: []int{4, 2}, Rule: rule})...)
 		},
-		"cross":        func(b *graph.Builder, x graph.Node) graph.Node { return layer.Cross(b, "c", x, 3, rule) },
-		"cross vector": func(b *graph.Builder, x graph.Node) graph.Node { return layer.CrossVector(b, "c", x, 3, rule) },
+		"cross": func(b *graph.Builder, x graph.Node) graph.Node {
+			return layer.Cross(b, "c", x, layer.CrossConfig{Layers: 3, Rule: rule})
+		},
+		"cross vector": func(b *graph.Builder, x graph.Node) graph.Node {
+			return layer.CrossVector(b, "c", x, layer.CrossConfig{Layers: 3, Rule: rule})
+		},
 		"mixed cross": func(b *graph.Builder, x graph.Node) graph.Node {
 			return layer.CrossMixed(b, "c", x, layer.CrossMixedConfig{Layers: 2, Experts: 3, Rank: 2, Rule: rule})
 		},
@@ -127,7 +131,7 @@ func TestLayersFollowReference(t *testing.T) {
 			return b.Concat(layer.PLE(b, "e", x, []string{"a", "b"}, cfg)...)
 		},
 		"no layers": func(b *graph.Builder, x graph.Node) graph.Node {
-			return layer.Cross(b, "c", layer.MLP(b, "m", x, layer.MLPConfig{Rule: rule}), 0, rule)
+			return layer.Cross(b, "c", layer.MLP(b, "m", x, layer.MLPConfig{Rule: rule}), layer.CrossConfig{Rule: rule})
 		},
 	}
 	for name, f := range tests {

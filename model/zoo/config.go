@@ -79,6 +79,8 @@ type Config struct {
 	CrossLayers int
 	// CrossRank, if above 0, makes mixtures of CrossExperts experts of that rank of the matrices of cross layers (DCNv2). Default 0, whole matrices, and 4 experts.
 	CrossRank, CrossExperts int
+	// CrossDropout is the rate behind each cross layer, in [0, 1) (DCN, DCNv2). Default 0.
+	CrossDropout float64
 	// AttentionLayers is the number of interacting layers, AttentionHeads that of the heads of each, and AttentionWidth what a vector
 	// has after each, or its queries, keys and values in each, a multiple of the heads (AutoInt, HSTU). Default 3, 2, 32 (Song et al., 2019, section 5.1.4).
 	AttentionLayers, AttentionHeads, AttentionWidth int
@@ -109,6 +111,8 @@ type Config struct {
 	Tower []int
 	// Relation are the widths of the perceptron that joins what is known for a head with what is for those before it (DBMTL). Default 32.
 	Relation []int
+	// Average leaves out the matrices of connections between levels (SNR): SNR-Aver in place of SNR-Trans. Default off.
+	Average bool
 	// L0 is what each open gate of a connection costs, as a share of the loss (SNR). Default 0.
 	L0 float32
 	// Item are the features of the item's tower, the others are the user's; Vector is the width of what a tower gives (DSSM). Default the last feature, 32.
@@ -301,6 +305,9 @@ func (c Config) Validate() error {
 	if !(c.Dropout >= 0 && c.Dropout < 1) {
 		bad("dropout %v is not in [0, 1)", c.Dropout)
 	}
+	if !(c.CrossDropout >= 0 && c.CrossDropout < 1) {
+		bad("cross_dropout %v is not in [0, 1)", c.CrossDropout)
+	}
 	notNegative := func(what string, v float64) {
 		if !(v >= 0) || math.IsInf(v, 0) {
 			bad("%s %v is not a number from 0 up", what, v)
@@ -471,8 +478,14 @@ func (c Config) String() string {
 	if slices.Contains(shape.uses, "top_experts") && c.TopExperts != 0 {
 		fmt.Fprintf(&b, ",top_experts=%d,gate_noise=%t,balance=%g", c.TopExperts, c.GateNoise, c.Balance)
 	}
+	if slices.Contains(shape.uses, "cross_dropout") && c.CrossDropout != 0 {
+		fmt.Fprintf(&b, ",cross_dropout=%g", c.CrossDropout)
+	}
 	if slices.Contains(shape.uses, "l0") {
 		fmt.Fprintf(&b, ",l0=%g", c.L0)
+		if c.Average {
+			b.WriteString(",average=true")
+		}
 	}
 	if c.inBatch() {
 		fmt.Fprintf(&b, ",temperature=%g", c.Temperature)

@@ -148,15 +148,15 @@ func topologies() []topology {
 			pooled := layer.PairAttention(a.b, "attention", a.b.Concat(a.vectors()...), a.cfg.Dim, a.cfg.Attention, a.rule)
 			return a.b.Add(a.linear(), layer.Dense(a.b, "out", pooled, 1, a.rule))
 		})},
-		{name: DCN, vectors: true, perceptron: true, uses: []string{"cross_layers"}, build: single(func(a *assembly) graph.Node {
+		{name: DCN, vectors: true, perceptron: true, uses: []string{"cross_layers", "cross_dropout"}, build: single(func(a *assembly) graph.Node {
 			return a.crossed(layer.CrossVector)
 		})},
-		{name: DCNv2, vectors: true, perceptron: true, uses: []string{"cross_layers", "cross_rank"}, build: single(func(a *assembly) graph.Node {
+		{name: DCNv2, vectors: true, perceptron: true, uses: []string{"cross_layers", "cross_rank", "cross_dropout"}, build: single(func(a *assembly) graph.Node {
 			if a.cfg.CrossRank == 0 {
 				return a.crossed(layer.Cross)
 			}
-			return a.crossed(func(b *graph.Builder, name string, x graph.Node, layers int, r layer.Rule) graph.Node {
-				return layer.CrossMixed(b, name, x, layer.CrossMixedConfig{Layers: layers, Experts: a.cfg.CrossExperts, Rank: a.cfg.CrossRank, Rule: r})
+			return a.crossed(func(b *graph.Builder, name string, x graph.Node, cfg layer.CrossConfig) graph.Node {
+				return layer.CrossMixed(b, name, x, layer.CrossMixedConfig{Layers: cfg.Layers, Experts: a.cfg.CrossExperts, Rank: a.cfg.CrossRank, Dropout: cfg.Dropout, Rule: cfg.Rule})
 			})
 		})},
 		{name: XDeepFM, bias: true, vectors: true, interacts: true, perceptron: true, uses: []string{"maps"}, check: checkXDeepFM, build: single(func(a *assembly) graph.Node {

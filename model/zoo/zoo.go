@@ -301,9 +301,9 @@ func (a *assembly) deepOut(x graph.Node) graph.Node {
 }
 
 // crossed is a cross network beside the perceptron.
-func (a *assembly) crossed(cross func(b *graph.Builder, name string, x graph.Node, layers int, r layer.Rule) graph.Node) graph.Node {
+func (a *assembly) crossed(cross func(b *graph.Builder, name string, x graph.Node, cfg layer.CrossConfig) graph.Node) graph.Node {
 	vectors := a.b.Concat(a.vectors()...)
-	crossed := cross(a.b, "cross", vectors, a.cfg.CrossLayers, a.rule)
+	crossed := cross(a.b, "cross", vectors, layer.CrossConfig{Layers: a.cfg.CrossLayers, Dropout: a.cfg.CrossDropout, Rule: a.rule})
 	return layer.Dense(a.b, "out", a.b.Concat(crossed, a.deep(vectors)), 1, a.rule)
 }
 
@@ -424,7 +424,7 @@ func (a *assembly) headNames() []string {
 
 // experts are the settings of experts, each of which is a perceptron.
 func (a *assembly) experts() layer.ExpertsConfig {
-	return layer.ExpertsConfig{Experts: a.cfg.Experts, Own: a.cfg.OwnExperts, Levels: a.cfg.Levels, Expert: a.mlpConfig(a.cfg.Hidden)}
+	return layer.ExpertsConfig{Experts: a.cfg.Experts, Own: a.cfg.OwnExperts, Levels: a.cfg.Levels, Average: a.cfg.Average, Expert: a.mlpConfig(a.cfg.Hidden)}
 }
 
 // towers are a perceptron of each head over a value of its own.

@@ -194,6 +194,7 @@ func TestSettingsReachTheLayout(t *testing.T) {
 		"own experts":      {[]string{zoo.PLE}, func(c *zoo.Config) { c.OwnExperts = 3 }},
 		"levels":           {[]string{zoo.PLE, zoo.SNR}, func(c *zoo.Config) { c.Levels = 1 }},
 		"tower":            {[]string{zoo.MMoE, zoo.PLE, zoo.SNR, zoo.DBMTL}, func(c *zoo.Config) { c.Tower = []int{5} }},
+		"average":          {[]string{zoo.SNR}, func(c *zoo.Config) { c.Average = true }},
 		"relation":         {[]string{zoo.DBMTL}, func(c *zoo.Config) { c.Relation = []int{5} }},
 		"item":             {[]string{zoo.DSSM}, func(c *zoo.Config) { c.Item = []string{"price"} }},
 		"domain":           {[]string{zoo.PEPNet}, func(c *zoo.Config) { c.Domain = []string{"tags"} }},
@@ -233,6 +234,14 @@ func TestSettingsReachTheLayout(t *testing.T) {
 			t.Errorf("%s is %s", other, few)
 		}
 	}
+	for _, name := range zoo.Names() {
+		one := zoo.Config{Name: name, Features: mixed()}
+		dropped := one
+		dropped.CrossDropout = 0.1
+		if used := name == zoo.DCN || name == zoo.DCNv2; (one.String() != dropped.String()) != used || (mustNew(t, one).Text() != mustNew(t, dropped).Text()) != used {
+			t.Errorf("cross dropout of %s: want it to change something: %t", name, used)
+		}
+	}
 	heads := zoo.Config{Name: zoo.AutoInt, Features: mixed(), AttentionHeads: 4}
 	if one := (zoo.Config{Name: zoo.AutoInt, Features: mixed()}); heads.String() == one.String() || mustNew(t, heads).Text() == mustNew(t, one).Text() {
 		t.Error("attention heads change nothing")
@@ -252,7 +261,7 @@ func TestValidateReportsEveryFault(t *testing.T) {
 		Features: []zoo.Feature{
 			{Name: "a"}, {Name: "a"}, {}, {Name: "x", Kind: model.Dense}, {Name: "c", Combiner: "median"}, {Name: "k", Kind: 9},
 		},
-		Dim: -1, Hidden: []int{4, 0, 1 << 20}, CrossLayers: -2, CrossRank: -1, CrossExperts: 1 << 20, Dropout: 1, EmbeddingL2: -1, BiasL2: -2,
+		Dim: -1, Hidden: []int{4, 0, 1 << 20}, CrossLayers: -2, CrossRank: -1, CrossExperts: 1 << 20, Dropout: 1, CrossDropout: -0.5, EmbeddingL2: -1, BiasL2: -2,
 		Activation: "swich", DenseL2: float32(math.NaN()), ClipNorm: math.Inf(1), Experts: -1, Tower: []int{3, 0},
 		BiasOptimizer: optim.SGD{LR: -1}, VecOptimizer: optim.Adam{Beta1: 3}, DenseOptimizer: optim.EMA{Decay: 2},
 	})
@@ -262,7 +271,7 @@ func TestValidateReportsEveryFault(t *testing.T) {
 	for _, want := range []string{
 		`model "deepfn" is unknown, did you mean "deepfm"?`,
 		`feature "a" is listed twice`, "feature 2 has no name", `feature "x": dim 0`, `feature "c": combiner "median" is unknown`, `feature "k": kind 9`,
-		"dim -1", "hidden layer 1 0", "hidden layer 2 1048576", "cross_layers -2", "cross_rank -1", "cross_experts 1048576", "experts -1", "tower 0", "dropout 1", `activation "swich" is unknown, did you mean "swish"?`,
+		"dim -1", "hidden layer 1 0", "hidden layer 2 1048576", "cross_layers -2", "cross_rank -1", "cross_experts 1048576", "experts -1", "tower 0", "dropout 1", "cross_dropout -0.5", `activation "swich" is unknown, did you mean "swish"?`,
 		"embedding_l2 -1", "bias_l2 -2", "dense_l2 NaN", "clip_norm +Inf",
 		"bias optimizer: optim: sgd: lr -1", "vec optimizer: optim: adam: beta1 3", "dense optimizer: optim: ema: decay 2",
 	} {

@@ -33,7 +33,7 @@ func TestFingerprint(t *testing.T) {
 	}
 	for _, name := range []string{
 		"AttentionLayers", "AttentionHeads", "AttentionWidth", "Maps", "Reduction", "Bottom", "Blocks", "BlockWidth", "Second", "FusionHeads", "Experts", "OwnExperts", "Levels", "Tower", "Relation", "Item", "Vector", "L0", "Domain", "Personal", "Gate", "Products", "Sums", "Rank", "Tokens", "TokenWidth", "Expansion",
-		"TopExperts", "GateNoise", "Balance", "Temperature", "Positions",
+		"TopExperts", "GateNoise", "Balance", "Temperature", "Positions", "CrossDropout", "Average",
 	} {
 		free["Model."+name] = "its String is tested in package zoo"
 	}
