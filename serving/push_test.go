@@ -44,7 +44,7 @@ func takesPushes(m *table.Memory) func(*native.Export) serving.Pushable {
 
 // pushed is a server of the model clicks to which rows are pushed.
 type pushed struct {
-	t      *testing.T
+	t      testing.TB
 	tr     *trained
 	models *serving.Models
 	client tfs.PredictionServiceClient
@@ -52,7 +52,7 @@ type pushed struct {
 }
 
 // newPushed trains and serves; nil memory has no limit.
-func newPushed(t *testing.T, tr *trained, memory *table.Memory, o serving.Options) *pushed {
+func newPushed(t testing.TB, tr *trained, memory *table.Memory, o serving.Options) *pushed {
 	t.Helper()
 	x := &pushed{t: t, tr: tr}
 	x.models = serving.NewModels(serving.ModelsOptions{Recipe: recipe, Push: takesPushes(memory), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
