@@ -72,7 +72,7 @@ func command(ctx context.Context, args []string, out, log io.Writer) error {
 	if err := d.write(o.files()); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprint(out, "| job | seed | epochs | s | processor s | |\n|---|---|---|---|---|---|\n"); err != nil {
+	if _, err := fmt.Fprint(out, "| job | seed | epochs (best) | s | processor s | |\n|---|---|---|---|---|---|\n"); err != nil {
 		return err
 	}
 	for _, name := range names {
@@ -101,14 +101,16 @@ func (o options) load(name string, set ...string) (*job.Config, error) {
 	})
 }
 
-// train runs a job and returns its row of the table, open at the end.
+// train runs a job and returns its row of the table, open at the end. Where the job stops early it has the evaluation of the epoch whose snapshot is kept.
 func (o options) train(ctx context.Context, name string, log io.Writer) (string, error) {
 	cfg, err := o.load(name)
 	if err != nil {
 		return "", err
 	}
 	began := bench.CPUSeconds()
+	evaluated := map[int]job.Scores{}
 	r, err := job.Run(ctx, cfg, job.RunOptions{Evaluated: func(epoch int, s job.Scores) {
+		evaluated[epoch] = s
 		fmt.Fprintf(log, "%s, seed %d, epoch %d: %s\n", name, o.seed, epoch, scores(s)) //nolint:errcheck // it is only to watch
 	}})
 	if err != nil {
@@ -117,7 +119,11 @@ func (o options) train(ctx context.Context, name string, log io.Writer) (string,
 	if r.Examples == 0 {
 		return "", fmt.Errorf("%s: everything in %s is trained already; name another -dir, or remove it", name, cfg.Dir)
 	}
-	return fmt.Sprintf("| `%s` | %d | %d | %.0f | %.0f | %s", name, o.seed, r.Epochs, r.Seconds, bench.CPUSeconds()-began, scores(r.Metrics)), nil
+	epochs, reached := fmt.Sprint(r.Epochs), r.Metrics
+	if best := evaluated[r.BestEpoch]; best != nil { // early stop has kept its snapshot
+		epochs, reached = fmt.Sprintf("%d (%d)", r.Epochs, r.BestEpoch), best
+	}
+	return fmt.Sprintf("| `%s` | %d | %s | %.0f | %.0f | %s", name, o.seed, epochs, r.Seconds, bench.CPUSeconds()-began, scores(reached)), nil
 }
 
 // scores writes metrics of evaluations side by side.
