@@ -139,7 +139,7 @@ func TestKindsFollowReference(t *testing.T) {
 		"target_attention": {block("k", &blocks.TargetAttention{Heads: 2, Width: 3}, "tags", "seen")},
 		"hstu":             {block("a", &blocks.HSTU{Layers: 2, Heads: 2, Width: 6, Positions: 2}, "price", "seen"), block("b", &blocks.HSTU{Layers: 1, Heads: 1, Width: 2, Positions: 9}, "a", "seen"), block("k", &blocks.Concat{}, "a", "b")},
 		"dmr":              {block("a", &blocks.DMR{Width: 2, Places: 2, Tanh: true, Activation: "sigmoid"}, "tags", "seen"), block("b", &blocks.DMR{Width: 3, Places: 3, Back: true}, "price", "seen"), block("k", &blocks.Concat{}, "a", "b")},
-		"dien":             {block("k", &blocks.DIEN{Width: 2}, "price", "seen")},
+		"dien":             {block("a", &blocks.DIEN{Width: 2}, "price", "seen"), block("b", &blocks.DIEN{Width: 3, AGRU: true}, "price", "seen"), block("k", &blocks.Concat{}, "a", "b")},
 
 		"mmoe": {
 			block("m", &blocks.MMoE{Tasks: tasks, Experts: 2, Layers: layers}, "x"), block("t", &blocks.MMoE{Tasks: tasks, Experts: 3, TopExperts: 2, GateNoise: true, Layers: layers}, "v"),

@@ -249,6 +249,8 @@ func (k *DMR) Build(s *Site) []Value {
 type DIEN struct {
 	// Width is that of the states; 0: that of the entries.
 	Width int `yaml:"width" default:"0" min:"0" max:"65536"`
+	// AGRU has the attention in the place of the second unit's update gates, in place of multiplying them (the paper's AGRU; without it AUGRU).
+	AGRU bool `yaml:"agru" default:"false"`
 }
 
 // Wants implements [Kind].
@@ -260,5 +262,5 @@ func (k *DIEN) Build(s *Site) []Value {
 	if width == 0 {
 		width = entries.Dim()
 	}
-	return row(layer.DIEN(s.Builder, s.Name, s.Inputs[0].Node, entries.Node, s.feature(entries.Shape().Feature), layer.DIENConfig{Width: width, Rule: s.Rule}))
+	return row(layer.DIEN(s.Builder, s.Name, s.Inputs[0].Node, entries.Node, s.feature(entries.Shape().Feature), layer.DIENConfig{Width: width, AGRU: k.AGRU, Rule: s.Rule}))
 }

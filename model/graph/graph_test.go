@@ -308,7 +308,7 @@ var operators = map[string]func(b *bed) graph.Node{
 	"gru with attention": func(b *bed) graph.Node {
 		x, a := b.Lookup(b.a, "vec"), b.Softmax(b.linear(b.Lookup(b.a, "vec"), "a", 1))
 		given := b.Expand(b.dense, b.c)
-		return b.weigh(b.Concat(b.Last(b.AUGRU(x, a, b.tensor("u", 1, 3))), b.Last(b.AUGRU(b.linear(given, "w", 6), b.RowSum(given), b.tensor("v", 2, 6)))))
+		return b.weigh(b.Concat(b.Last(b.AUGRU(x, a, b.tensor("u", 1, 3))), b.Last(b.AUGRU(b.linear(given, "w", 6), b.RowSum(given), b.tensor("v", 2, 6))), b.Last(b.AGRU(b.linear(given, "z", 6), b.RowSum(given), b.tensor("o", 2, 6)))))
 	},
 	"pointwise attention": func(b *bed) graph.Node {
 		x, y, bias := b.Lookup(b.a, "vec"), b.linear(b.Lookup(b.a, "vec"), "w", 4), b.tensor("bias", 2)

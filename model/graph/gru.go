@@ -11,6 +11,8 @@ import (
 type gru struct {
 	plain
 	Weights string `json:"weights"`
+	// Replace puts the attention in the place of the update gate.
+	Replace bool `json:"replace,omitempty"`
 	weights int
 	dim     int // of the state
 }
@@ -27,22 +29,36 @@ type gruState struct {
 // update gate u, the reset gate r and the candidate c:
 //
 //	u = σ(xᵤ + h·Uᵤ)    r = σ(xᵣ + h·Uᵣ)    c = tanh(x_c + r∘(h·U_c))    h' = (1-u)∘h + u∘c
-func (b *Builder) GRU(x Node, weights Tensor) Node { return b.gru(weights, x) }
+func (b *Builder) GRU(x Node, weights Tensor) Node { return b.gru(weights, false, x) }
 
 // AUGRU is [Builder.GRU] with an attention [entries, 1] that each update gate is multiplied by (section 4.3 there): an entry with attention 0 leaves the state as it is.
-func (b *Builder) AUGRU(x, attention Node, weights Tensor) Node { return b.gru(weights, x, attention) }
+func (b *Builder) AUGRU(x, attention Node, weights Tensor) Node {
+	return b.gru(weights, false, x, attention)
+}
 
-func (b *Builder) gru(weights Tensor, inputs ...Node) Node {
+// AGRU is [Builder.AUGRU] with the attention a in the place of the update gate (section 4.3 there), h' = (1-a)·h + a·c: all numbers of a state go at one pace. The columns of the update gate in x and weights are there and
+// not read.
+func (b *Builder) AGRU(x, attention Node, weights Tensor) Node {
+	return b.gru(weights, true, x, attention)
+}
+
+func (b *Builder) gru(weights Tensor, replace bool, inputs ...Node) Node {
 	dim := max(inputs[0].shape.Dim/3, 1)
 	if !b.ownsTensors("gru", weights) {
 		return b.broken(dim)
 	}
-	return b.apply(&gru{Weights: b.tensorName(weights)}, dim, inputs...)
+	return b.apply(&gru{Weights: b.tensorName(weights), Replace: replace}, dim, inputs...)
 }
 
-func (*gru) name() string     { return "gru" }
-func (o *gru) String() string { return fmt.Sprintf("gru[dim %d]", o.dim) }
-func (*gru) learns() bool     { return true }
+func (*gru) name() string { return "gru" }
+func (*gru) learns() bool { return true }
+
+func (o *gru) String() string {
+	if o.Replace {
+		return fmt.Sprintf("gru[dim %d, attention for update]", o.dim)
+	}
+	return fmt.Sprintf("gru[dim %d]", o.dim)
+}
 
 func (o *gru) bind(b *Builder, in []Node) (shape Shape, err error) {
 	if len(in) != 2 {
@@ -56,6 +72,9 @@ func (o *gru) bind(b *Builder, in []Node) (shape Shape, err error) {
 	}
 	if in[0].shape.Dim%3 != 0 {
 		return Shape{}, fmt.Errorf("%d columns are not those of two gates and a candidate", in[0].shape.Dim)
+	}
+	if o.Replace && len(in) != 2 {
+		return Shape{}, fmt.Errorf("no attention to take the place of the update gate")
 	}
 	if len(in) == 2 && in[1].shape.Dim != 1 {
 		return Shape{}, fmt.Errorf("attention of %d columns, want 1", in[1].shape.Dim)
@@ -124,6 +143,11 @@ func (o *gru) entry(s *Session, n *node, at int, first bool) {
 	x, acts := s.vals[n.inputs[0]][at*3*dim:][:3*dim], st.acts[at*3*dim:][:3*dim]
 	add(sums[:2*dim], x[:2*dim])
 	simd.Sigmoid(sums[:2*dim], acts[:2*dim])
+	if o.Replace { // a gate that is 1 has no gradient
+		for k := range dim {
+			acts[k] = 1
+		}
+	}
 	for k := range dim {
 		sums[2*dim+k] = x[2*dim+k] + float32(acts[dim+k]*sums[2*dim+k])
 	}
@@ -193,7 +217,10 @@ func (o *gru) reference(e *evaluation, n *node) []float64 {
 				attention = e.rowsOf(n.inputs[1])[r][t][0]
 			}
 			for k := range dim {
-				update := attention * sigmoid(in[k]+product[k])
+				update := attention
+				if !o.Replace {
+					update *= sigmoid(in[k] + product[k])
+				}
 				candidate := math.Tanh(in[2*dim+k] + sigmoid(in[dim+k]+product[dim+k])*product[2*dim+k])
 				h[k] = (1-update)*h[k] + update*candidate
 			}

@@ -109,6 +109,8 @@ func DMR(b *graph.Builder, name string, item, entries graph.Node, f graph.Sparse
 type DIENConfig struct {
 	// Width is that of the states.
 	Width int
+	// AGRU has the attention in the place of the second unit's update gates ([graph.Builder.AGRU]) in place of weighing them.
+	AGRU bool
 	Rule
 }
 
@@ -131,6 +133,9 @@ func DIEN(b *graph.Builder, name string, query, entries graph.Node, f graph.Spar
 	meant := b.Expand(b.Linear(query, weight(b, name+".attention", query.Dim(), cfg.Width, cfg.Rule), nil), f)
 	attention := b.Softmax(b.RowSum(b.Mul(interest, meant)))
 	x, state := gates(".evolution", interest)
+	if cfg.AGRU {
+		return b.Last(b.AGRU(x, attention, state))
+	}
 	return b.Last(b.AUGRU(x, attention, state))
 }
 
