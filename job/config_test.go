@@ -288,9 +288,6 @@ func TestFaults(t *testing.T) {
 		{"rows that look-ups ahead cannot know", edit("ps: {shards: 2}", "retention: {expire: 720h}\nps: {shards: 2}"), []string{"train.prefetch.lookup=2"}, []string{
 			"--set train.prefetch.lookup: train.prefetch.lookup: looks rows up before the batches in front are applied, and cannot know which ids get or lose a row by them (retention); set it to 0",
 		}},
-		{"changes that nobody notes", edit("keep: 3", "keep: 3, incremental: 4"), []string{"train.prefetch.lookup=0", "train.prefetch.push=0", "retention.occurrences=3"}, []string{
-			"job.yaml:17:45: snapshot.incremental: takes note of the rows that updates change, and rows that expire go without one (retention); leave it out",
-		}},
 		{"rules for nothing", edit("ps: {shards: 2}", "retention: {admission: linear, when_full: refuse, max_jump: 1h}\nps: {shards: 2}"), nil, []string{
 			"job.yaml:16:24: retention.admission: says how ids wait for a row, but none does; set retention.occurrences",
 			"job.yaml:16:43: retention.when_full: says what happens at a limit, but there is none; set retention.table_memory",

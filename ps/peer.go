@@ -124,7 +124,7 @@ type PrepareOptions struct {
 type CutState struct {
 	// Progress is what is applied in the cut.
 	Progress map[SplitID]Progress
-	// Bytes estimates what writing it takes.
+	// Bytes estimates what writing its rows and dense tensors takes.
 	Bytes int64
 	// Base is the snapshot since which the shard knows which rows have changed, and BaseBytes estimates what writing those takes; 0: it knows of
 	// none.

@@ -22,9 +22,10 @@ func TestKilledWhileRowsComeAndGo(t *testing.T) {
 	}
 	addr := startBroker(t)
 	fill(t, addr, killRecords(t), 0, killExamples)
-	job := func(shards int, durability string, retention string) (dir, file string) {
+	job := func(shards int, durability, retention string, incremental int) (dir, file string) {
 		return writeKillJob(t, addr, shards, "train: {batch: 97}", "train: {batch: 97}\nretention: "+retention,
-			fmt.Sprintf("ps: {shards: %d}", shards), fmt.Sprintf("ps: {shards: %d, durability: %s}", shards, durability))
+			fmt.Sprintf("ps: {shards: %d}", shards), fmt.Sprintf("ps: {shards: %d, durability: %s}", shards, durability),
+			"snapshot: {every: 30ms, keep: 2}", fmt.Sprintf("snapshot: {every: 30ms, keep: 2, incremental: %d}", incremental))
 	}
 	seen := map[string]string{}
 	for _, retention := range []string{
@@ -32,7 +33,7 @@ func TestKilledWhileRowsComeAndGo(t *testing.T) {
 		"{expire: 20s, max_jump: 1s, occurrences: 3, admission: probabilistic, table_memory: 2MiB, when_full: evict_rarest}",
 		"{occurrences: 2, admission: sliding_hash_filter, filter_capacity: 4096, filter_splits: 5}",
 	} {
-		dir, file := job(1, "none", retention)
+		dir, file := job(1, "none", retention, 0)
 		if out, err := exec.CommandContext(t.Context(), path, "train", file).CombinedOutput(); err != nil {
 			t.Fatalf("the untouched run: %v\n%s", err, out)
 		}
@@ -49,7 +50,7 @@ func TestKilledWhileRowsComeAndGo(t *testing.T) {
 				seed := uint64(time.Now().UnixNano())
 				t.Logf("seed of the kills: %d", seed)
 				rng := rand.New(rand.NewPCG(seed, uint64(c.shards)))
-				dir, file := job(c.shards, c.durability, retention)
+				dir, file := job(c.shards, c.durability, retention, 2)
 				for range 6 {
 					killOnce(t, path, file, time.Duration(100+rng.IntN(500))*time.Millisecond)
 				}

@@ -130,7 +130,7 @@ func (s *store) write(t *testing.T, dir string, shards int, base *snapshot.Info,
 					}
 				}
 				slices.SortFunc(removed, func(a, b int64) int { return cmp.Compare(table.Hash(a), table.Hash(b)) })
-				err = errors.Join(err, p.Changed(i, total, feed(s.rows[i], func(k int64) bool { return on(k) && changed[i][k] }, spec.StateDim()), func() []int64 { return removed }))
+				err = errors.Join(err, p.Changed(i, feed(s.rows[i], func(k int64) bool { return on(k) && changed[i][k] }, spec.StateDim()), func() (int64, []int64) { return total, removed }))
 			}
 			if len(s.waiting[i]) > 0 {
 				err = errors.Join(err, p.Waiting(i, snapshot.KindWaiting, feed(s.waiting[i], on, 0)))

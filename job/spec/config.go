@@ -109,7 +109,8 @@ type Snapshot struct {
 	Exempt []int `yaml:"exempt"`
 	// Incremental is how many snapshots after a whole one hold only the rows that have changed since the one before; then the
 	// newest is made a whole one in the background. They are written in a time that goes by what has changed, and reading one reads all of
-	// them; damage in one is damage of those after it. 0: all are whole.
+	// them; damage in one is damage of those after it. Rows that expire or are evicted (retention) are told of by their ids; what counts ids
+	// that wait for a row is whole in each. 0: all are whole.
 	Incremental int `yaml:"incremental" default:"0" min:"0" max:"64"`
 	// Tolerate is how many snapshots in a row may fail, on a full disk for example, before the run ends with exit code 3:
 	// what is trained meanwhile is lost with the process. With ps.durability: wal it never ends for that, since the logs

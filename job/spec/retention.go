@@ -137,9 +137,6 @@ func (v *validator) retention(c *Config) {
 		}
 		v.fault(path, "looks rows up before the batches in front are applied, and cannot know which ids get or lose a row by them (retention); set it to 0")
 	}
-	if rules.Active() && c.Snapshot.Incremental > 0 {
-		v.fault("snapshot.incremental", "takes note of the rows that updates change, and rows that expire go without one (retention); leave it out")
-	}
 	if rules.Expires() && c.Source.Value() != nil && c.Source.FileList() != nil {
 		v.fault("retention", "lets rows expire by event time, and the records of a %s source have none; leave expire out", c.Source.Name())
 	}

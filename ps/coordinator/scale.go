@@ -145,8 +145,7 @@ func (c *Cluster) approach(ctx context.Context, peers []ps.Peer, numShards int) 
 		if written = rowsIn(&info); round == 1 {
 			written = info.Rows() // they were all read
 		}
-		// Where snapshots are whole, the next one would be no nearer to the state than this one.
-		if round == maxRounds || round > 1 && 2*written > before || c.opts.Layout.Retention.Active() {
+		if round == maxRounds || round > 1 && 2*written > before {
 			return info, c.Ready()
 		}
 	}

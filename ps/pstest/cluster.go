@@ -55,6 +55,7 @@ func TestCluster(t *testing.T, open OpenFunc) {
 	t.Run("precision", s.testPrecision)
 	t.Run("same result after kills and restores", s.testKills)
 	t.Run("rows come and go", s.testRetention)
+	t.Run("rows come and go between snapshots", s.testRetainedChains)
 	t.Run("changes of rows that come and go", s.testChangesRetained)
 	t.Run("cuts of rows that come and go", s.testCutsRetained)
 	t.Run("cuts that replicas share", s.testSharedCuts)

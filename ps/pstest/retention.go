@@ -1,12 +1,16 @@
 package pstest
 
 import (
+	"errors"
+	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
+	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
 // retentionJobs are small jobs whose rows come and go: an example is a microsecond, ids come again after 30 to 100, and a batch now
@@ -31,6 +35,93 @@ func retentionJobs() map[string]Job {
 	add("rarest", many, param.Retention{MaxBytes: 1, Full: param.FullRarest})
 	add("refuse", many, param.Retention{MaxBytes: 1, Full: param.FullRefuse, Default: param.SlotRetention{Expire: 90, Occurrences: 1}, Admission: param.AdmitExact})
 	return jobs
+}
+
+// fewRetained are the jobs of short runs.
+var fewRetained = []string{"expiry", "exact", "sliding", "oldest"}
+
+// testRetainedChains holds that a snapshot of what has changed, with its bases, is what a whole one would have been, of rows that come and go: read back, compacted, and gone on from.
+func (s suite) testRetainedChains(t *testing.T) {
+	t.Parallel()
+	for name, j := range retentionJobs() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if testing.Short() && !slices.Contains(fewRetained, name) {
+				t.Skip("part of the full run")
+			}
+			steps := 10
+			if j.Retention.Admission.Filters() { // rows enough that it is worth while to leave some out
+				j.SplitLen, j.Retention.Default.Expire, steps = 5*j.SplitLen, 40*j.Retention.Default.Expire, 5*steps
+			}
+			want := s.reference(t, j, param.Float32)
+			r := rand.New(rand.NewPCG(uint64(len(name)), 5))
+			dir, of := t.TempDir(), map[uint64]string{}
+			incremental := 0
+			for life, more := 0, true; more; life++ {
+				c, err := s.open(t.Context(), coordinator.Options{Layout: j.Layout(), NumShards: 2 + life/3%2, Dir: dir, Keep: 1000, Incremental: 1000})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if was := c.Restored(); was != nil && digest(t, c) != of[was.ID] {
+					t.Errorf("life %d: snapshot %d restored: digest %s, want %s", life, was.ID, digest(t, c), of[was.ID])
+				}
+				cl := client(t, c, "w")
+				w, err := NewWorker(t.Context(), j, cl)
+				for range 3 {
+					for n := r.IntN(steps); err == nil && more && n >= 0; n-- {
+						more, err = w.Step(t.Context())
+					}
+					if err == nil {
+						err = cl.Flush(t.Context())
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					done := make(chan struct{})
+					var info ps.SnapshotInfo
+					go func() {
+						defer close(done)
+						info, err = c.Snapshot(t.Context(), ps.SnapshotOptions{})
+					}()
+					if werr := await(t.Context(), cl, done, math.MaxInt); werr != nil || err != nil {
+						t.Fatal(werr, err)
+					}
+					if of[info.ID] = digest(t, c); info.Base != nil {
+						incremental++
+					}
+				}
+				if err := errors.Join(cl.Close(), c.Close(t.Context())); err != nil {
+					t.Fatal(err)
+				}
+				if !more && of[uint64(len(of))] != want {
+					t.Errorf("digest %s at the end, want %s", of[uint64(len(of))], want)
+				}
+			}
+			if incremental < 4 && j.Retention.Full != param.FullRefuse { // where most ids wait, which are all in every snapshot
+				t.Errorf("%d of %d snapshots are of what has changed: too few to mean anything", incremental, len(of))
+			}
+			for _, compacted := range []bool{false, true} {
+				for id, want := range of {
+					path := snapshot.Path(dir, id)
+					if compacted {
+						if info, err := snapshot.Compact(t.Context(), nil, path, j.Layout(), nil); err != nil || info.Digest != want {
+							t.Errorf("snapshot %d: digest %s when it is compacted, want %s: %v", id, info.Digest, want, err)
+						}
+					}
+					open, err := snapshot.Open(t.Context(), path)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if got, err := open.Digest(); err != nil || got != want {
+						t.Errorf("snapshot %d: digest %s, want %s: %v", id, got, want, err)
+					}
+					if err := open.Close(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		})
+	}
 }
 
 // testRetention holds that which ids have rows does not depend on the number of shards, kills, snapshots and restores.

@@ -191,7 +191,7 @@ func (n *Node) registered(r ps.ChangesRequest) (*consumer, error) {
 	if c.replica {
 		n.joinReplicas(c)
 	} else {
-		c.trackers = n.shard.track()
+		c.trackers = n.shard.track(true)
 	}
 	idle := n.opts.ConsumerIdle
 	c.timer = time.AfterFunc(idle, func() { n.forget(c) })
@@ -356,17 +356,6 @@ func (n *Node) without(tbl int, keys, dst []int64) []int64 {
 		}
 	}
 	return dst
-}
-
-// track begins to take note of what changes in the tables, whatever their kind.
-func (s *Shard) track() (of []*table.Tracker) {
-	for _, t := range s.plain {
-		of = append(of, t.Track(true))
-	}
-	for _, t := range s.retained {
-		of = append(of, t.Track(true))
-	}
-	return of
 }
 
 // walk reads a table, whatever its kind. It may overlap lookups.

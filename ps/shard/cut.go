@@ -102,7 +102,8 @@ func (n *Node) takeCut(id uint64) (*ps.CutState, error) {
 	}
 	st := &ps.CutState{Progress: n.taken.Progress, State: n.taken.State, Changes: n.taken.changes}
 	st.Bytes = n.bytes(n.taken)
-	if n.tracked != 0 && len(n.taken.Changed) == len(n.taken.Tables) {
+	lost := slices.ContainsFunc(n.taken.Changed, (*table.Changes).Lost)
+	if n.tracked != 0 && len(n.taken.Changed) == len(n.taken.Tables) && !lost {
 		st.Base, st.BaseBytes = n.tracked, n.changedBytes(n.taken)
 	}
 	return st, nil
@@ -121,15 +122,22 @@ func (n *Node) changedBytes(cut *Cut) int64 {
 	return total
 }
 
-// bytes estimates what writing a cut takes.
+// waitingBytes estimates what writing the fids without a row takes, all of which every snapshot has.
+func waitingBytes(cut *Cut) (total int64) {
+	for _, w := range cut.Waiting {
+		if w != nil {
+			total += int64(w.Len()) * 24
+		}
+	}
+	return total
+}
+
+// bytes estimates what writing rows and tensors of a cut takes.
 func (n *Node) bytes(cut *Cut) int64 {
 	total := int64(0)
 	for t, tc := range cut.Tables {
 		spec := n.opts.Layout.Tables[t]
 		total += int64(tc.Len()) * int64(24+4*(spec.Dim()+spec.StateDim()))
-		if w := cut.Waiting[t]; w != nil {
-			total += int64(w.Len()) * 24
-		}
 	}
 	for _, d := range cut.Tensors {
 		total += int64(4 * (len(d.Weights) + len(d.State)))
@@ -164,7 +172,7 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, dir string, base uint64)
 	}
 	pace := newPace(ctx, n.opts.Writers, alone, n.calls.Load)
 	w := snapshot.NewPart(snapshot.PartOptions{
-		FS: n.opts.FS, Dir: dir, Layout: n.opts.Layout, Shard: n.opts.Index, Need: n.bytes(cut), Pause: pace.pause, Threads: pace.threads,
+		FS: n.opts.FS, Dir: dir, Layout: n.opts.Layout, Shard: n.opts.Index, Need: n.bytes(cut) + waitingBytes(cut), Pause: pace.pause, Threads: pace.threads,
 	})
 	for t, tc := range cut.Tables {
 		next := func(dst *table.Rows, limit int) bool {
@@ -175,9 +183,9 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, dir string, base uint64)
 			err = w.Rows(t, next)
 		} else {
 			n.mu.Lock() // updates ask whether a row is to be kept
-			cut.Changed[t].Limit(tc)
+			difference := cut.Changed[t].Difference(tc)
 			n.mu.Unlock()
-			err = w.Changed(t, int64(tc.Len()), next, cut.Changed[t].Removed)
+			err = w.Changed(t, next, func() (int64, []int64) { return int64(difference.NumRows()), difference.Removed() })
 		}
 		if err = errors.Join(err, context.Cause(ctx), tc.Err()); err != nil {
 			return nil, err

@@ -82,6 +82,7 @@ func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error 
 			}
 		}
 		if s.Added() {
+			to.dropWaiting(t)
 			err = s.Changes(fit.Tables[t].From, func(rows *table.Rows, removed []int64) error {
 				to.tables[t].Remove(removed)
 				return put(spec.Dim(), spec.StateDim(), to.replaceRows)(rows)

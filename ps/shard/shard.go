@@ -24,7 +24,7 @@ type Shard struct {
 	// retained are the tables that have a retention, plain those that have none: all are either.
 	retained []*table.Retained
 	plain    []*table.Mem
-	// tracked take note of what changes in the plain tables, for incremental snapshots; nil: nothing does.
+	// tracked take note of what changes in the tables, for incremental snapshots; nil: nothing does.
 	tracked []*table.Tracker
 	maxJump int64
 	clock   clock
@@ -194,6 +194,13 @@ func (s *Shard) PutWaiting(tbl int, rows *table.Rows) error {
 	return s.retained[tbl].PutWaiting(rows)
 }
 
+// dropWaiting forgets which fids are counted and have no row: every snapshot has all of them.
+func (s *Shard) dropWaiting(tbl int) {
+	if s.retained != nil {
+		s.retained[tbl].DropWaiting()
+	}
+}
+
 // PutTensor sets a dense tensor, if it lies here. Errors: [ps.ErrLayout].
 func (s *Shard) PutTensor(t snapshot.Tensor) (here bool, err error) {
 	for _, d := range s.dense {
@@ -296,13 +303,21 @@ func (s *Shard) Cut() *Cut {
 	return c
 }
 
-// Track makes the shard take note of which rows change from now on, for incremental snapshots. Tables with a retention do not: rows of theirs
-// expire without anything being changed.
+// Track makes the shard take note of which rows change from now on, for incremental snapshots.
 func (s *Shard) Track() {
 	s.untrack()
+	s.tracked = s.track(false)
+}
+
+// track begins to take note of what changes in the tables, whatever their kind.
+func (s *Shard) track(lists bool) (of []*table.Tracker) {
 	for _, t := range s.plain {
-		s.tracked = append(s.tracked, t.Track(false))
+		of = append(of, t.Track(lists))
 	}
+	for _, t := range s.retained {
+		of = append(of, t.Track(lists))
+	}
+	return of
 }
 
 // untrack ends to take note of changes.

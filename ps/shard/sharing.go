@@ -32,7 +32,7 @@ const maxKept = 256 << 20
 // joinReplicas registers a replica. It needs the lock.
 func (n *Node) joinReplicas(c *consumer) {
 	if n.sharing.replicas == 0 {
-		n.sharing.trackers = n.shard.track()
+		n.sharing.trackers = n.shard.track(true)
 	}
 	n.sharing.replicas++
 	c.at = n.sharing.cut

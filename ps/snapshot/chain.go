@@ -103,7 +103,7 @@ func openAll(ctx context.Context, chain []*Info, o opening) (*Snapshot, error) {
 	for i, of := range chain {
 		one := *of
 		one.Files = slices.DeleteFunc(slices.Clone(of.Files), func(f FileInfo) bool {
-			return !o.which(f) || i > 0 && f.Table < 0 // dense tensors are whole
+			return !o.which(f) || i > 0 && f.Kind.whole()
 		})
 		s := &Snapshot{info: &one, weightsOnly: o.weightsOnly, files: make([]fsx.File, len(one.Files))}
 		opened = append(opened, s)

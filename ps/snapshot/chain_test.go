@@ -109,8 +109,8 @@ func (h *history) snapshot(incremental bool) (*snapshot.Info, error) {
 				}
 			}
 			slices.SortFunc(removed, func(a, b int64) int { return cmp.Compare(table.Hash(a), table.Hash(b)) })
-			err = errors.Join(p.Changed(0, int64(len(all.Keys)), feed(&rows, l.Tables[0], 0, len(rows.Keys)), func() []int64 { return removed }),
-				p.Changed(1, 0, none, func() []int64 { return nil }))
+			err = errors.Join(p.Changed(0, feed(&rows, l.Tables[0], 0, len(rows.Keys)), func() (int64, []int64) { return int64(len(all.Keys)), removed }),
+				p.Changed(1, none, func() (int64, []int64) { return 0, nil }))
 		} else {
 			err = errors.Join(p.Rows(0, feed(&all, l.Tables[0], 0, len(all.Keys))), p.Rows(1, none))
 		}

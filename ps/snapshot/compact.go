@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"path/filepath"
 	"time"
 
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/model/param"
-	"github.com/monolith-go/monolith/ps/table"
 )
 
 // Compact makes an incremental snapshot a whole one, with the same number, time and contents, and returns its manifest; a whole one it
@@ -86,47 +84,10 @@ func Compact(ctx context.Context, f fsx.FS, path string, l *param.Layout, pause 
 	return &whole, nil
 }
 
-// copyPart writes what one shard has, rows and tensors.
+// copyPart writes what one shard has, rows, what counts fids without one, and tensors.
 func (s *Snapshot) copyPart(ctx context.Context, p *PartWriter) error {
-	for t := range s.info.Tables {
-		var failed error
-		var rows table.Rows
-		at := 0
-		next, stop := iter.Pull(func(yield func(*table.Rows) bool) {
-			failed = s.RowsOf(t, p.o.Shard, func(rows *table.Rows) error {
-				if err := context.Cause(ctx); err != nil {
-					return err
-				}
-				if !yield(rows) {
-					return errStopped
-				}
-				return nil
-			})
-		})
-		dim, stateDim := s.info.Tables[t].Dim(), s.info.Tables[t].StateDim()
-		err := p.Rows(t, func(dst *table.Rows, limit int) bool {
-			for at == len(rows.Keys) {
-				more, ok := next()
-				if !ok {
-					return false
-				}
-				rows, at = *more, 0
-			}
-			from := at
-			at = min(at+limit, len(rows.Keys))
-			piece := part(&rows, dim, stateDim, from, at)
-			dst.Keys = append(dst.Keys, piece.Keys...)
-			dst.Times = append(dst.Times, piece.Times...)
-			dst.Counts = append(dst.Counts, piece.Counts...)
-			dst.Weights = append(dst.Weights, piece.Weights...)
-			dst.State = append(dst.State, piece.State...)
-			return true
-		})
-		stop()
-		if errors.Is(failed, errStopped) {
-			failed = nil
-		}
-		if err = errors.Join(err, failed); err != nil {
+	for t, of := range s.info.Tables {
+		if err := convertTable(ctx, s, t, p, t, &conversion{was: of, copies: true}); err != nil {
 			return err
 		}
 	}

@@ -54,22 +54,25 @@ func convertTables(ctx context.Context, from *Snapshot, fit *param.Fit, l *param
 		if tf.From < 0 {
 			continue
 		}
-		c := &conversion{spec: spec, was: from.info.Tables[tf.From], fit: tf, seed: l.Seed}
-		err := convertRows(ctx, c, func(each func(*table.Rows) error) error { return from.RowsOf(tf.From, p.o.Shard, each) },
-			func(next func(dst *table.Rows, limit int) bool) error { return p.Rows(t, next) })
-		for _, kind := range countedKinds {
-			if err != nil {
-				break
-			}
-			c = &conversion{}
-			err = convertRows(ctx, c, func(each func(*table.Rows) error) error { return from.WaitingOf(tf.From, p.o.Shard, kind, each) },
-				func(next func(dst *table.Rows, limit int) bool) error { return p.Waiting(t, kind, next) })
-		}
-		if err != nil {
+		if err := convertTable(ctx, from, tf.From, p, t, &conversion{spec: spec, was: from.info.Tables[tf.From], fit: tf, seed: l.Seed}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// convertTable writes table was of a snapshot as table t of a part: the rows, converted, and what counts fids without one as it is.
+func convertTable(ctx context.Context, from *Snapshot, was int, p *PartWriter, t int, c *conversion) error {
+	err := convertRows(ctx, c, func(each func(*table.Rows) error) error { return from.RowsOf(was, p.o.Shard, each) },
+		func(next func(dst *table.Rows, limit int) bool) error { return p.Rows(t, next) })
+	for _, kind := range countedKinds {
+		if err != nil {
+			break
+		}
+		err = convertRows(ctx, &conversion{copies: true}, func(each func(*table.Rows) error) error { return from.WaitingOf(was, p.o.Shard, kind, each) },
+			func(next func(dst *table.Rows, limit int) bool) error { return p.Waiting(t, kind, next) })
+	}
+	return err
 }
 
 // convertRows writes what read gives.
@@ -112,14 +115,23 @@ type conversion struct {
 	was  Table
 	fit  param.TableFit
 	seed uint64
-	rows table.Rows // being converted, up to at
-	at   int
+	// copies: rows are taken as they are.
+	copies bool
+	rows   table.Rows // being converted, up to at
+	at     int
 }
 
 // take converts at most limit rows.
 func (c *conversion) take(dst *table.Rows, limit int) {
 	n := min(limit, len(c.rows.Keys)-c.at)
 	dim, stateDim := c.was.Dim(), c.was.StateDim()
+	if c.copies {
+		piece := part(&c.rows, dim, stateDim, c.at, c.at+n)
+		dst.Keys, dst.Times, dst.Counts = append(dst.Keys, piece.Keys...), append(dst.Times, piece.Times...), append(dst.Counts, piece.Counts...)
+		dst.Weights, dst.State = append(dst.Weights, piece.Weights...), append(dst.State, piece.State...)
+		c.at += n
+		return
+	}
 	for i := c.at; i < c.at+n; i++ {
 		fid := c.rows.Keys[i]
 		dst.Keys = append(dst.Keys, fid)

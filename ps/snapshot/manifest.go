@@ -102,7 +102,7 @@ type Info struct {
 	ID      uint64    `json:"id"`
 	Created time.Time `json:"created"`
 	// Base makes the snapshot an incremental one: its files have the rows that have changed since the base, which lies in the same
-	// folder, and the fids of those that are gone. Dense tensors are whole. nil: it is whole.
+	// folder, and the fids of those that are gone. Dense tensors are whole, and so is what counts fids without a row. nil: it is whole.
 	Base *Base `json:"base,omitempty"`
 	// Pinned snapshots are kept whatever their age. Note is the caller's remark.
 	Pinned bool   `json:"pinned,omitempty"`
@@ -319,3 +319,6 @@ func (i *Info) check() error {
 func (k Kind) state() bool {
 	return k == KindState || k == KindDenseState || k == KindWaiting || k == KindFilter
 }
+
+// whole reports whether every snapshot has all of what such a file holds, incremental ones included.
+func (k Kind) whole() bool { return k != KindRows && k != KindState && k != KindRemoved }

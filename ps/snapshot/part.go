@@ -144,9 +144,10 @@ func (w *PartWriter) Waiting(tbl int, kind Kind, next func(dst *table.Rows, limi
 func waitingTable(t Table) Table { return Table{TableShape: param.TableShape{Name: t.Name}} }
 
 // Changed writes, for an incremental snapshot, the rows of one table that were made or changed since the base, as Rows does,
-// and then the fids of those that were removed, both in the order of [table.Hash]. total is how many rows the table has.
-func (w *PartWriter) Changed(tbl int, total int64, next func(dst *table.Rows, limit int) bool, removed func() []int64) error {
-	info := FileInfo{Kind: KindRows, Table: tbl, Shard: w.o.Shard, Total: total}
+// and then the fids of those that were removed, both in the order of [table.Hash]. rest, which is called when next has ended, says how many rows the table has, and which were removed.
+func (w *PartWriter) Changed(tbl int, next func(dst *table.Rows, limit int) bool, rest func() (total int64, removed []int64)) error {
+	info := FileInfo{Kind: KindRows, Table: tbl, Shard: w.o.Shard}
+	first := len(w.part.Files)
 	rows, err := w.write(w.tables[tbl], info, next)
 	if err != nil {
 		return err
@@ -157,13 +158,15 @@ func (w *PartWriter) Changed(tbl int, total int64, next func(dst *table.Rows, li
 			return err
 		}
 		if w.tables[tbl].StateDim() > 0 {
-			info.Kind, info.Total = KindState, 0
+			info.Kind = KindState
 			if err := w.empty(w.name("state", tbl), cols.state, info); err != nil {
 				return err
 			}
 		}
 	}
-	return w.removed(tbl, removed())
+	total, removed := rest()
+	w.part.Files[first].Total = total
+	return w.removed(tbl, removed)
 }
 
 // empty writes a file without rows.

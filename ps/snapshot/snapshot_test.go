@@ -522,7 +522,7 @@ func FuzzRemoved(f *testing.F) {
 	for i := range keys {
 		keys[i] = int64(i)
 	}
-	if err := p.Changed(0, 0, func(*table.Rows, int) bool { return false }, func() []int64 { return keys }); err != nil {
+	if err := p.Changed(0, func(*table.Rows, int) bool { return false }, func() (int64, []int64) { return 0, keys }); err != nil {
 		f.Fatal(err)
 	}
 	good, err := os.ReadFile(filepath.Join(dir, "removed-0000-0000.arrow"))

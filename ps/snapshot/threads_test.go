@@ -44,7 +44,7 @@ func threaded(t *testing.T, rows *table.Rows, threads ...int) (*snapshot.Part, m
 	counted := table.Rows{Keys: rows.Keys, Times: rows.Times, Counts: rows.Counts}
 	for what, err := range map[string]error{
 		"rows":    p.Rows(0, feed(rows, l.Tables[0], 0, n)),
-		"changed": p.Changed(1, int64(n), feed(narrow(rows), l.Tables[1], 0, n), func() []int64 { return rows.Keys }),
+		"changed": p.Changed(1, feed(narrow(rows), l.Tables[1], 0, n), func() (int64, []int64) { return int64(n), rows.Keys }),
 		"waiting": p.Waiting(0, snapshot.KindWaiting, func(dst *table.Rows, limit int) bool {
 			k := min(limit, len(counted.Keys))
 			dst.Keys, counted.Keys = append(dst.Keys, counted.Keys[:k]...), counted.Keys[k:]

@@ -181,7 +181,9 @@ func (t *Mem) fetch(rows []entry, width int) {
 	for i, e := range rows {
 		at[i], metas[i] = t.slabs.address(e.id), t.slabs.metaAddress(e.id)
 	}
-	fetchRows(&at[0], len(rows), uintptr(4*width))
+	if width > 0 {
+		fetchRows(&at[0], len(rows), uintptr(4*width))
+	}
 	fetchRows(&metas[0], len(rows), 1)
 }
 

@@ -65,6 +65,34 @@ func (c *Changes) Limit(of Cut) {
 	}
 }
 
+// Difference is Limit for a cut that is to be added to what the table was when the changes began. Rows expire without being changed: where they can, the cut looks at the time of
+// each of the others, too.
+func (c *Changes) Difference(of Cut) *Difference {
+	c.Limit(of)
+	d := &Difference{changes: c, cut: cutOf(of)}
+	if r, ok := of.(*retainedCut); ok && r.of.now != 0 && r.of.rules.Expires() {
+		d.cut.expired = r.of.expired
+		Passed(of, &d.passed)
+	}
+	return d
+}
+
+// Difference is what a table was at a cut beside what it was before, when the rows of the cut have been read.
+type Difference struct {
+	changes *Changes
+	cut     *cut
+	passed  []int64 // changed rows that had expired
+}
+
+// NumRows is how many rows there were at the cut, those that have not changed included.
+func (d *Difference) NumRows() int { return d.cut.rows - len(d.passed) - len(d.cut.past) }
+
+// Removed is [Changes.Removed] with the rows that had expired at the cut.
+func (d *Difference) Removed() []int64 {
+	all := Changes{removed: slices.Concat(d.changes.removed, d.passed, d.cut.past)}
+	return all.Removed()
+}
+
 // entries are those that are listed.
 func (c *Changes) entries() []entry {
 	out := make([]entry, len(c.keys))
@@ -90,25 +118,24 @@ func (c *Changes) list(keys []int64, ids []uint32, most int) {
 // unlist leaves the bits alone: the rows are looked for in the index.
 func (c *Changes) unlist() { c.listed, c.keys, c.ids = false, nil, nil }
 
-// Tracker takes note of which rows of a table change. It takes a bit for every row, and 8 bytes for every one that is removed. Its methods exclude
-// everything else that concerns the table.
+// Tracker takes note of which rows of a table change. It takes a bit for every row, and 8 bytes for every one that is removed, up to about as many as there are rows; where
+// more are removed it has lost them, and everything may have changed ([Changes.Lost]). Its methods exclude everything else that concerns the table.
 type Tracker struct {
-	t       *Mem
-	since   *Changes
-	bounded bool
+	t     *Mem
+	since *Changes
+	lists bool
 }
 
-// listShare is of how many rows one may have changed for a bounded tracker to list them. To look through the index costs about as much as to list and sort every fifth of its rows.
+// listShare is of how many rows one may have changed for a tracker to list them. To look through the index costs about as much as to list and sort every fifth of its rows.
 const listShare = 8
 
 // leastListed is how many rows are listed in any case.
 const leastListed = 1024
 
-// Track begins to take note of which rows change, from now on. A bounded tracker is for changes that are taken often: it lists the rows while they are few, in 12 bytes for each,
-// so that what they cost goes by their number and not by that of all rows. It remembers about as many removed keys as there are rows; where
-// more are removed it has lost them, and everything may have changed ([Changes.Lost]).
-func (t *Mem) Track(bounded bool) *Tracker {
-	k := &Tracker{t: t, bounded: bounded}
+// Track begins to take note of which rows change, from now on. A tracker that lists is for changes that are taken often: it lists the rows while they are few, in 12 bytes for each,
+// so that what they cost goes by their number and not by that of all rows.
+func (t *Mem) Track(lists bool) *Tracker {
+	k := &Tracker{t: t, lists: lists}
 	k.Take()
 	t.trackers = append(t.trackers, k)
 	return k
@@ -118,7 +145,7 @@ func (t *Mem) Track(bounded bool) *Tracker {
 func (k *Tracker) Take() *Changes {
 	c := k.since
 	// As many may come again, which would be listed in vain where they were too many.
-	k.since = &Changes{listed: k.bounded && (c == nil || c.listed || c.NumRows() <= k.mostListed())}
+	k.since = &Changes{listed: k.lists && (c == nil || c.listed || c.NumRows() <= k.mostListed())}
 	if c != nil && c.listed {
 		k.since.keys, k.since.ids = make([]int64, 0, len(c.keys)+len(c.keys)/8), make([]uint32, 0, len(c.keys)+len(c.keys)/8)
 	}
@@ -160,14 +187,14 @@ func (k *Tracker) Close() {
 	k.t.trackers = slices.DeleteFunc(k.t.trackers, func(o *Tracker) bool { return o == k })
 }
 
-// leastRemoved is how many removed keys a bounded tracker remembers in any case.
+// leastRemoved is how many removed keys a tracker remembers in any case.
 const leastRemoved = 1 << 16
 
 // remove takes note of a key among changes.
 func (k *Tracker) remove(c *Changes, key int64) {
 	switch {
 	case c.lost:
-	case k.bounded && len(c.removed) >= max(leastRemoved, k.t.len):
+	case len(c.removed) >= max(leastRemoved, k.t.len):
 		c.removed, c.lost = nil, true
 	default:
 		c.removed = append(c.removed, key)

@@ -33,6 +33,9 @@ type cut struct {
 	last    bool
 	// only, if not nil, are the rows that are read.
 	only *Changes
+	// expired, if not nil, finds the others among which are past, the keys of those that had expired at the cut.
+	expired func(key, last int64) bool
+	past    []int64
 	// listed says that only has the entries, which are read instead of the segments.
 	listed bool
 	// width is how many float32 of a row's memory are read and kept: all, or those of its weights.
@@ -85,7 +88,11 @@ func (c *cut) save(keys []int64, ids []uint32) {
 	}
 	for _, i := range unsaved[:n] {
 		id := ids[i]
-		if has[id/64]>>(id%64)&1 != 0 || c.only != nil && !c.only.has(id) { // twice in one update, or not wanted
+		if has[id/64]>>(id%64)&1 != 0 { // twice in one update
+			continue
+		}
+		if c.only != nil && !c.only.has(id) {
+			has[id/64] |= 1 << (id % 64) // not wanted, but not as it was any more
 			continue
 		}
 		if err := c.saved.save(Hash(keys[i]), id, c.t.slabs.row(id), c.t.slabs.metaOf(id)); err != nil {
@@ -172,10 +179,36 @@ func (c *cut) collect(l sync.Locker) (first uint64, width int) {
 	}
 	c.buf = found
 	if c.only != nil {
+		c.findExpired(found...)
 		found = slices.DeleteFunc(found, func(e entry) bool { return !c.only.has(e.id) })
 	}
 	c.pending = found
 	return s.first, 64 - int(s.depth)
+}
+
+// findExpired finds the rows that had expired at the cut, of those that are not read. Each row of the cut comes here once: with its segment, or when it is removed before.
+func (c *cut) findExpired(rows ...entry) {
+	if c.expired == nil {
+		return
+	}
+	for i, e := range rows {
+		if i%group == 0 {
+			c.t.fetch(rows[i:min(i+group, len(rows))], 0)
+		}
+		if c.only.has(e.id) {
+			continue
+		}
+		_, m := c.saved.get(e.id)
+		if m == nil {
+			if c.saved.has[e.id/64]>>(e.id%64)&1 != 0 {
+				continue // it has changed since: one that has expired is removed before
+			}
+			m = c.t.slabs.metaOf(e.id)
+		}
+		if c.expired(e.key, m.time) {
+			c.past = append(c.past, e.key)
+		}
+	}
 }
 
 // has reports whether the row that has a number now had it at the cut.
@@ -197,7 +230,16 @@ func (c *cut) reuse(id uint32) {
 
 // remove keeps a row that is being removed; over says that it was in the overflow map.
 func (c *cut) remove(e entry, over bool) {
-	if c.done || c.err != nil || !c.has(e.id) || e.hash < c.cursor || c.only != nil && !c.only.has(e.id) {
+	if c.done || c.err != nil || !c.has(e.id) || e.hash < c.cursor {
+		return
+	}
+	if c.only != nil && !c.only.has(e.id) {
+		if c.expired != nil && !c.last && e.hash >= c.next {
+			c.findExpired(e)
+			if over {
+				c.over = slices.DeleteFunc(c.over, func(o entry) bool { return o.hash == e.hash })
+			}
+		}
 		return
 	}
 	if c.saved.at[e.id] == 0 {

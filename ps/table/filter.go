@@ -150,11 +150,17 @@ func (f *filter) find(p *filterPart, split int, h uint64) int {
 	return -1
 }
 
+// reset empties all cells.
+func (f *filter) reset() {
+	f.numParts = 0
+	clear(f.parts)
+}
+
 // close gives the memory back.
 func (f *filter) close() {
 	f.mem.give(int64(f.paid)*f.shape.Bytes() + f.copied)
-	f.paid, f.copied, f.numParts = 0, 0, 0
-	clear(f.parts)
+	f.paid, f.copied = 0, 0
+	f.reset()
 }
 
 // A filter's cells in a snapshot are rows, in the order of their hashes and on the shard of their range: one that begins the range, and one for each eight cells that are not all empty.

@@ -313,6 +313,17 @@ func (t *Retained) PutWaiting(rows *Rows) error {
 	return t.waiting.Put(&w)
 }
 
+// DropWaiting forgets what PutWaiting has added and what was counted since. No cut may be open.
+func (t *Retained) DropWaiting() {
+	switch {
+	case t.filter != nil:
+		t.filter.reset()
+	case t.waiting != nil:
+		t.waiting.Close()
+		t.waiting, t.sweeps[1] = New(waitingSpec(t.name), t.seed, t.mem), sweep{}
+	}
+}
+
 // Cut implements [Table]: rows that have expired are left out.
 func (t *Retained) Cut() Cut { return &retainedCut{Cut: t.Mem.Cut(), of: t.at()} }
 
@@ -330,7 +341,7 @@ func (t *Retained) CutWaiting() Cut {
 
 // at is the table as far as expired needs it, at this time.
 func (t *Retained) at() *Retained {
-	return &Retained{expire: t.expire, now: t.now, began: t.began, Mem: &Mem{dim: t.dim, stateDim: t.stateDim}}
+	return &Retained{rules: t.rules, expire: t.expire, now: t.now, began: t.began, Mem: &Mem{dim: t.dim, stateDim: t.stateDim}}
 }
 
 // retainedCut leaves out what has expired.

@@ -195,7 +195,12 @@ func testRetained(t *testing.T, spec param.Table, rules param.Retention, seed ui
 		cut  table.Cut
 		want table.Rows
 		a    table.Rows
+		// changes since base are what the cut is limited to, when it is read first; nil: it has all rows.
+		changes    *table.Changes
+		difference *table.Difference
 	}
+	tracker, base := got.Track(false), table.Rows{}
+	differences, expired := 0, 0
 	rows := func(c table.Cut) (out table.Rows) {
 		for c.Next(noLock{}, &out, 1+r.IntN(1000)) {
 		}
@@ -208,6 +213,9 @@ func testRetained(t *testing.T, spec param.Table, rules param.Retention, seed ui
 		seen := map[int64]bool{}
 		for range r.IntN(400) {
 			k := r.Int64N(4)<<48 | r.Int64N(1<<r.IntN(14))
+			if r.IntN(32) == 0 && !rules.Admission.Filters() { // too many with one home, which cells could not tell apart
+				k = table.Unhash(r.Uint64N(256)<<56 | 128*r.Uint64N(2))
+			}
 			if !seen[k] {
 				seen[k] = true
 				u.Keys, u.Counts, u.Grads = append(u.Keys, k), append(u.Counts, 1+r.Uint32N(3)), append(u.Grads, r.Float32(), r.Float32(), r.Float32())
@@ -215,6 +223,7 @@ func testRetained(t *testing.T, spec param.Table, rules param.Retention, seed ui
 		}
 		if r.IntN(5) == 0 {
 			pstest.MakeEdit(r, spec, &u)
+			u.Time *= r.Int64N(2) // reinitialized rows get it
 		}
 		if err := got.Reserve(len(u.Keys)); err != nil {
 			t.Fatal(err)
@@ -245,6 +254,9 @@ func testRetained(t *testing.T, spec param.Table, rules param.Retention, seed ui
 		}
 		if cut == nil && r.IntN(10) == 0 {
 			cut = &pair{cut: got.Cut(), want: rows(want.Cut())}
+			if r.IntN(4) > 0 {
+				cut.changes = tracker.Take()
+			}
 			if c := got.CutWaiting(); c != nil && !rules.Admission.Filters() {
 				waiting := rows(c)
 				if len(waiting.Keys) != len(want.waiting) {
@@ -256,10 +268,36 @@ func testRetained(t *testing.T, spec param.Table, rules param.Retention, seed ui
 					}
 				}
 			}
-		} else if cut != nil && !cut.cut.Next(noLock{}, &cut.a, 1+r.IntN(1500)) {
+			continue
+		}
+		if cut == nil {
+			continue
+		}
+		if cut.changes != nil && cut.difference == nil {
+			if r.IntN(2) == 0 {
+				continue
+			}
+			cut.difference = cut.changes.Difference(cut.cut)
+		}
+		if !cut.cut.Next(noLock{}, &cut.a, 1+r.IntN(700)) {
 			cut.cut.Close(noLock{})
-			if !slices.Equal(cut.a.Keys, cut.want.Keys) || !sameBits(cut.a.Weights, cut.want.Weights) || !sameBits(cut.a.State, cut.want.State) ||
-				!slices.Equal(cut.a.Times, cut.want.Times) || !slices.Equal(cut.a.Counts, cut.want.Counts) {
+			if d := cut.difference; d != nil {
+				differences++
+				expired += len(d.Removed()) - len(cut.changes.Removed())
+				added := addRows(base, cut.a, d.Removed())
+				if d.NumRows() != len(cut.want.Keys) || !sameRows(added, cut.want) {
+					t.Fatalf("step %d: %d changed rows and %d removed ones make %d of %d rows that there were; the difference says %d, want %d",
+						step, len(cut.a.Keys), len(d.Removed()), len(added.Keys), len(base.Keys), d.NumRows(), len(cut.want.Keys))
+				}
+				if r.IntN(4) == 0 {
+					tracker.Return(cut.changes)
+				} else {
+					base = cut.want
+				}
+				cut = nil
+				continue
+			}
+			if !sameRows(cut.a, cut.want) {
 				t.Fatalf("step %d: a cut of %d rows, want %d", step, len(cut.a.Keys), len(cut.want.Keys))
 			}
 			cut = nil
@@ -278,11 +316,86 @@ func testRetained(t *testing.T, spec param.Table, rules param.Retention, seed ui
 			}
 			got.Close()
 			got = again
+			tracker, base = got.Track(false), all
 		}
 	}
 	if len(want.rows) == 0 {
 		t.Error("no row was left: the test says nothing")
 	}
+	if differences == 0 || (expired > 0) != rules.Expires() {
+		t.Errorf("%d differences with %d rows that expired unchanged: the test says nothing", differences, expired)
+	}
+}
+
+// TestDifferenceWhileRowsGo: what happens to rows after a cut does not count as having happened before, be it that they start over with an old time, or go, in the index or beside it.
+func TestDifferenceWhileRowsGo(t *testing.T) {
+	t.Parallel()
+	tab := table.NewRetained(adagrad(1), 1, nil, param.Retention{Default: param.SlotRetention{Expire: 50}}, 1)
+	defer tab.Close()
+	const n = 20_000
+	u := table.Update{LR: 1, Time: 50}
+	for i := range int64(n) {
+		u.Keys = append(u.Keys, i)
+	}
+	for i := range uint64(4096) { // too many with one home
+		u.Keys = append(u.Keys, table.Unhash(i<<52|128))
+	}
+	u.Counts, u.Grads = make([]uint32, len(u.Keys)), make([]float32, len(u.Keys))
+	part := func(from, to int, op param.Op, at int64) table.Update {
+		return table.Update{Keys: u.Keys[from:to], Counts: u.Counts[from:to], Grads: u.Grads[:(to-from)*adagrad(1).Width(op)], Op: op, LR: 1, Time: at}
+	}
+	if err := tab.Reserve(len(u.Keys)); err != nil {
+		t.Fatal(err)
+	}
+	tab.Apply(part(0, 100, param.Train, 5))
+	tab.Apply(part(100, len(u.Keys), param.Train, 50))
+	tracker := tab.Track(false)
+	tab.SetTime(60, 1)
+	cut := tab.Cut()
+	d := tracker.Take().Difference(cut)
+	tab.Apply(part(200, 2000, param.Reinitialize, 0))
+	tab.SetTime(1000, 1)
+	tab.Remove(u.Keys[2000:4000])
+	tab.Remove(u.Keys[n:])
+	tab.Apply(part(4000, 5000, param.Train, 1000))
+	var rows table.Rows
+	for cut.Next(noLock{}, &rows, 100) {
+	}
+	cut.Close(noLock{})
+	gone := d.Removed()
+	slices.Sort(gone)
+	if len(rows.Keys) > 0 || !slices.Equal(gone, u.Keys[:100]) || d.NumRows() != len(u.Keys)-100 {
+		t.Errorf("%d changed, %d gone and %d rows, want 0, 100 and %d", len(rows.Keys), len(gone), d.NumRows(), len(u.Keys)-100)
+	}
+}
+
+func sameRows(a, b table.Rows) bool {
+	return slices.Equal(a.Keys, b.Keys) && sameBits(a.Weights, b.Weights) && sameBits(a.State, b.State) && slices.Equal(a.Times, b.Times) && slices.Equal(a.Counts, b.Counts)
+}
+
+// addRows is base without the removed keys, and with rows in place of those that it has of their keys, in the order of hashes.
+func addRows(base, rows table.Rows, removed []int64) (out table.Rows) {
+	type place struct {
+		of *table.Rows
+		i  int
+	}
+	all := map[int64]place{}
+	for i, k := range base.Keys {
+		all[k] = place{&base, i}
+	}
+	for _, k := range removed {
+		delete(all, k)
+	}
+	for i, k := range rows.Keys {
+		all[k] = place{&rows, i}
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(all), func(a, b int64) int { return cmp.Compare(table.Hash(a), table.Hash(b)) }) {
+		from, i := all[k].of, all[k].i
+		dim, stateDim := len(from.Weights)/len(from.Keys), len(from.State)/len(from.Keys)
+		out.Keys, out.Times, out.Counts = append(out.Keys, k), append(out.Times, from.Times[i]), append(out.Counts, from.Counts[i])
+		out.Weights, out.State = append(out.Weights, from.Weights[i*dim:][:dim]...), append(out.State, from.State[i*stateDim:][:stateDim]...)
+	}
+	return out
 }
 
 // Rows come and go for ten times as many as there are at once: memory stays.
