@@ -31,6 +31,17 @@ func SplitAddr(addr string) (first, standby string) {
 	return first, standby
 }
 
+// Witness is the shard whose process decides which of the two processes of shard 0 is in charge, where shard 0 has a standby: the first one behind it that has none, so that it need not be
+// decided who decides. 0: there is no such shard. Addresses are as in [JoinAddr].
+func Witness(addrs []string) int {
+	for i, addr := range addrs {
+		if _, standby := SplitAddr(addr); i > 0 && standby == "" {
+			return i
+		}
+	}
+	return 0
+}
+
 // LeaseCall is what the coordinator says to a process of a pair, many times within the length of a lease.
 type LeaseCall struct {
 	// Coordinator is another one after every start of shard 0.

@@ -39,6 +39,10 @@ type Options struct {
 	Addrs []string
 	// Dial makes the peer of a shard, 1 and up, that is at an address of Addrs, or of Scale; of a shard with a standby, of both processes. The cluster closes it.
 	Dial func(shard int, addr string) (ps.Peer, error)
+	// First, if not nil, is the node of shard 0, which is there already and is in charge: with the state that it has the cluster continues. It is the caller's, who closes it after the
+	// cluster; where the node has a pair the caller closes the cluster when the node is not in charge any more ([shard.Node.AwaitCharge]). Until then, and while the node has no
+	// lease, the cluster changes nothing in Dir. It goes with Addrs. nil: Open opens one, which the cluster closes.
+	First *shard.Node
 	// Dir is the folder of the job's snapshots; "" keeps none. All shards must see it under this name.
 	Dir string
 	// Restore is the folder of one snapshot to start from instead of the newest good one in Dir. Those that are taken later
@@ -157,6 +161,9 @@ func (o Options) withDefaults() Options {
 	if o.FS == nil {
 		o.FS = fsx.Local{}
 	}
+	if _, is := o.FS.(leased); o.First != nil && !is {
+		o.FS = Leased(o.FS, o.First)
+	}
 	if o.ReadOnly && o.Layout != nil {
 		o.Layout, o.Every = o.Layout.Frozen(), 0
 	}
@@ -181,6 +188,9 @@ func (o Options) Validate() error {
 	}
 	if o.Restore != "" && o.Log != nil {
 		errs = append(errs, fmt.Errorf("ps: a log continues from the snapshots of its own folder, not from %s: %w", o.Restore, ps.ErrLayout))
+	}
+	if o.First != nil && !o.remote() {
+		errs = append(errs, fmt.Errorf("ps: a node of shard 0 that is there already goes with addresses of all shards: %w", ps.ErrLayout))
 	}
 	if o.From != "" && (o.Restore != "" || o.Dir == "" || o.ReadOnly) {
 		errs = append(errs, fmt.Errorf("ps: a run that begins with the parameters of %s keeps them in a folder of its own, restores nothing else and trains: %w", o.From, ps.ErrLayout))
@@ -258,7 +268,7 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 	// Clients that outlive a coordinator remember the last cut they have passed: the next one must not use its number again.
 	c.mu.cuts = ps.NewID()
 	c.mu.notReady = fmt.Errorf("ps: the shards have not been asked yet: %w", ps.ErrNotReady)
-	if o.Log != nil && o.Shared == nil {
+	if o.Log != nil && o.Shared == nil && o.First == nil {
 		var here []int
 		for i := range o.NumShards {
 			if i == 0 || !o.remote() {
@@ -303,6 +313,8 @@ func (c *Cluster) open(ctx context.Context, o Options) error {
 		var err error
 		if i > 0 && o.remote() {
 			p, err = o.Dial(i, c.mu.addrs[i])
+		} else if o.First != nil {
+			c.first, p = o.First, o.First
 		} else {
 			led := o.Node(i, numShards)
 			led.Led = true
@@ -653,7 +665,9 @@ func (c *Cluster) Close(ctx context.Context) error {
 func (c *Cluster) closePeers() error {
 	var errs []error
 	for _, p := range c.peers() {
-		errs = append(errs, p.Close())
+		if p != ps.Peer(c.opts.First) {
+			errs = append(errs, p.Close())
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

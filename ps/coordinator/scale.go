@@ -221,6 +221,10 @@ func follows(now, next []string) error {
 	if err := distinct(next); err != nil {
 		return err
 	}
+	if _, standby := ps.SplitAddr(now[0]); standby != "" && ps.Witness(now) >= len(next) {
+		w := ps.Witness(now)
+		return fmt.Errorf("ps: shard %d, at %s, decides which process of shard 0 is in charge, and is not removed: %d shards are the fewest: %w", w, now[w], w+1, ps.ErrScale)
+	}
 	for i := range min(len(now), len(next)) {
 		is, had := ps.SplitAddr(now[i])
 		to, has := ps.SplitAddr(next[i])

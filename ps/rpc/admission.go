@@ -3,6 +3,7 @@ package rpc
 import (
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -29,8 +30,9 @@ type admission struct {
 	now func() time.Time
 
 	mu sync.Mutex
-	// coordinator is the shard 0 that was last seen, process its name for itself, lastSeen when it was seen.
+	// coordinator is the shard 0 that was last seen, process its name for itself, lastSeen when it was seen, term the highest of any.
 	coordinator, process string
+	term                 uint64
 	lastSeen             time.Time
 	logged               time.Time // when a refusal was logged last
 }
@@ -56,12 +58,12 @@ func (a *admission) admit(may secure.Right, method string, md metadata.MD) error
 	}
 	switch {
 	case strings.HasPrefix(method, "/"+psv1.Coordinator_ServiceDesc.ServiceName+"/"):
-		if a.o.Shard != 0 {
+		if a.o.Shard != 0 && (a.o.Witness == nil || method != psv1.Coordinator_Promote_FullMethodName) {
 			return failed(notShard(a.o.Shard, 0))
 		}
 	case mayRead(method), method == psv1.Shard_Probe_FullMethodName: // calls to a shard that are not the coordinator's alone
 	case method == psv1.Standby_Follow_FullMethodName: // the other process of the shard
-	case a.o.Cluster != nil:
+	case a.o.Shard == 0 && method != psv1.Standby_Lease_FullMethodName: // by which the witness keeps its pair
 		return failed(fmt.Errorf("ps: shard 0 coordinates itself: %w", ps.ErrMismatch))
 	default:
 		return failed(a.coordinated(me, md))
@@ -128,9 +130,20 @@ func (a *admission) coordinated(me string, md metadata.MD) error {
 		return fmt.Errorf("ps: the caller, shard 0 in %.200s, keeps its snapshots in %.500s, %s in %s: start all shards with the same dir, and one shard 0 only: %w",
 			process, dir, me, mine, ps.ErrMismatch)
 	}
+	term, err := strconv.ParseUint(first(md, keyTerm), 16, 64)
+	if err != nil {
+		return fmt.Errorf("ps: the caller, shard 0 in %.200s, gives no term: %w", process, ps.ErrMismatch)
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.now()
+	if term < a.term {
+		return fmt.Errorf("ps: the caller, shard 0 in %.200s, coordinates in term %d, and %s is coordinated in term %d: the other process of shard 0 has taken over: %w",
+			process, term, me, a.term, ps.ErrNotReady)
+	}
+	if term > a.term { // nobody coordinates in a term before: shard 0 takes over when the lease of that is over
+		a.term, a.lastSeen = term, time.Time{}
+	}
 	if ago := now.Sub(a.lastSeen); a.coordinator != "" && a.coordinator != id && ago < coordinatorLease {
 		return fmt.Errorf("ps: %s is coordinated by the shard 0 in %s, which called %v ago; end one of the two: %w",
 			me, a.process, ago.Round(time.Millisecond), ps.ErrNotReady)

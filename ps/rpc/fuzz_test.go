@@ -134,7 +134,9 @@ func FuzzCoordinator(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer func() { _ = c.Close(t.Context()) }()
-		calls(t.Context(), desc, &coordinatorService{c: c}, data)
+		var server Server
+		server.Coordinate(c)
+		calls(t.Context(), desc, &coordinatorService{s: &server}, data)
 		in, err := c.Info()
 		if err != nil || in.Generation == 0 {
 			t.Fatalf("the cluster is gone: %+v, %v", in, err)

@@ -65,6 +65,7 @@ const (
 	// A coordinator says with each call to a shard where it keeps the snapshots and who it is.
 	keyDir         = "monolith-dir-bin"
 	keyCoordinator = "monolith-coordinator"
+	keyTerm        = "monolith-term"
 	keyProcess     = "monolith-process"
 )
 

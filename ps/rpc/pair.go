@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,6 +65,8 @@ type pair struct {
 	// or not.
 	turned, turning bool
 	logged          string
+	// of is the term of shard 0 whose file the term of the pair is in.
+	of uint64
 }
 
 // NewPair makes the coordinator's view of a shard with two processes, at t.Addr and at standby. It begins to ask them. Errors: those of [NewPeer].
@@ -90,7 +95,7 @@ func NewPair(t Target, standby string, o PairOptions) (ps.Peer, error) {
 	t.Addr += " or " + standby
 	p.peer = &peer{t: t, s: psv1.NewShardClient(either{p})}
 	p.run, p.stop = context.WithCancel(context.Background())
-	p.owes.Store(true) // by a coordinator before, perhaps
+	p.owes.Store(t.Shard != 0) // by a coordinator before, perhaps; the witness of shard 0 has nobody read ahead
 	p.wg.Go(p.keep)
 	return p, nil
 }
@@ -211,9 +216,60 @@ func (p *pair) Promote(ctx context.Context) error {
 	}
 }
 
-// termName is the file of a shard's term, in the folder of the snapshots.
-func (p *pair) termName() string {
-	return filepath.Join(p.t.Coordinator.Dir, fmt.Sprintf("term-%04d", p.t.Shard))
+// termName is the file of a shard's term, in the folder of the snapshots, as coordinators of a term of shard 0 write it.
+func (p *pair) termName(of uint64) string {
+	name := fmt.Sprintf("term-%04d", p.t.Shard)
+	if of > 0 {
+		name += fmt.Sprintf("-of-%d", of)
+	}
+	return name
+}
+
+// readTerm returns the term that the last coordinator has written down. A coordinator of a term of shard 0 has a file of its own, with one above the term of the pair, and has written it
+// before it decides anything: what one of a term before, which was stopped for a while, writes late is read by nobody. Errors: [ps.ErrNotReady] for such a one.
+func (p *pair) readTerm() (term uint64, err error) {
+	dir := p.t.Coordinator.Dir
+	entries, err := p.o.FS.List(p.run, dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("ps: %w", err)
+	}
+	p.of = 0
+	for _, e := range entries {
+		rest, is := strings.CutPrefix(e.Name, p.termName(0)+"-of-")
+		if of, err := strconv.ParseUint(rest, 10, 64); is && err == nil {
+			p.of = max(p.of, of)
+		}
+	}
+	if term, err = snapshot.ReadNumber(p.o.FS, filepath.Join(dir, p.termName(p.of))); err != nil {
+		return 0, fmt.Errorf("ps: %w", err)
+	}
+	if p.of > 0 {
+		if term == 0 {
+			return 0, fmt.Errorf("ps: %s: %s is not there any more: %w", dir, p.termName(p.of), ps.ErrNotReady)
+		}
+		term--
+	}
+	switch mine := p.t.Coordinator.Term; {
+	case mine == 0, mine == p.of: // 0: shard 0 has one process, by now perhaps
+		return term, nil
+	case mine < p.of:
+		return 0, fmt.Errorf("ps: shard 0 coordinates in term %d by now, not in term %d: %w", p.of, mine, ps.ErrNotReady)
+	default:
+		p.of = mine
+		return term, p.writeTerm(term)
+	}
+}
+
+// writeTerm writes the term down, where readTerm has found it.
+func (p *pair) writeTerm(term uint64) error {
+	name, n := filepath.Join(p.t.Coordinator.Dir, p.termName(p.of)), term
+	if p.of > 0 {
+		n++
+	}
+	if err := snapshot.WriteNumber(p.o.FS, name, n); err != nil {
+		return fmt.Errorf("ps: %w", err)
+	}
+	return nil
 }
 
 // keep says to both, again and again, who is in charge, and lets the standby take over when the other has no lease any more.
@@ -221,7 +277,7 @@ func (p *pair) keep() {
 	tick := time.NewTicker(p.o.Lease / 5)
 	defer tick.Stop()
 	for {
-		term, err := snapshot.ReadNumber(p.o.FS, p.termName())
+		term, err := p.readTerm()
 		if err == nil {
 			p.setTerm(term)
 			break
@@ -416,8 +472,8 @@ func (p *pair) turn() error {
 		return fmt.Errorf("ps: the standby, %s, has come back without its state: %w", p.side(term).t, ps.ErrNotReady)
 	}
 	p.turning = true
-	if err := snapshot.WriteNumber(p.o.FS, p.termName(), term); err != nil {
-		return fmt.Errorf("ps: %w", err)
+	if err := p.writeTerm(term); err != nil {
+		return err
 	}
 	p.setTerm(term)
 	p.turned, p.turning = false, false

@@ -184,9 +184,16 @@ func TestWorkerThatWasAway(t *testing.T) {
 	}
 }
 
+// killed is a pair whose processes are killed and started again.
+type killed struct {
+	lease       time.Duration
+	second      string // the address of the standby
+	kill, start func(i int)
+}
+
 // faults loses, doubles and delays lease calls at random.
 type faults struct {
-	p  *paired
+	p  killed
 	mu sync.Mutex
 	r  *rand.Rand
 	on bool
@@ -200,7 +207,7 @@ type faults struct {
 // lease is [rpc.PairOptions].WrapLease.
 func (f *faults) lease(ctx context.Context, addr string, c ps.LeaseCall, send rpc.LeaseFunc) (ps.Charge, error) {
 	i := 0
-	if addr == f.p.other {
+	if addr == f.p.second {
 		i = 1
 	}
 	f.mu.Lock()
@@ -257,7 +264,7 @@ func TestMessagesOfPair(t *testing.T) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
 			p := openPair(t, pstest.CountingLayout())
-			f := &faults{p: p, r: rand.New(rand.NewPCG(seed, 77)), n: map[string]int{}}
+			f := &faults{p: killed{p.lease, p.other, p.kill, p.start}, r: rand.New(rand.NewPCG(seed, 77)), n: map[string]int{}}
 			p.wrap = f.lease
 			p.lay(0)
 			p.lay(1)

@@ -38,6 +38,10 @@ type Target struct {
 type Coordinator struct {
 	// ID is another one after every start of it.
 	ID uint64
+	// Term is that of the pair of shard 0 in which it coordinates; 0 also where that has no standby. Who was called in a later term refuses it.
+	Term uint64
+	// Refuses, if not nil, returns why it may not call now: shard 0 has no lease.
+	Refuses func() error
 	// Process says for messages where it runs.
 	Process string
 	// Dir is the folder of its snapshots.
@@ -86,6 +90,11 @@ func callOptions() []grpc.CallOption {
 
 // call makes a control call as the peer's identity.
 func call[Req, Resp any](ctx context.Context, t *Target, f func(context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req) (*Resp, error) {
+	if c := t.Coordinator; c != nil && c.Refuses != nil {
+		if err := c.Refuses(); err != nil {
+			return nil, err
+		}
+	}
 	r, err := f(t.outgoing(ctx), req, callOptions()...)
 	if err != nil {
 		return nil, from(ctx, t.String(), err)
@@ -97,7 +106,7 @@ func call[Req, Resp any](ctx context.Context, t *Target, f func(context.Context,
 func (t *Target) outgoing(ctx context.Context) context.Context {
 	ctx = t.Identity.outgoing(ctx)
 	if c := t.Coordinator; c != nil {
-		ctx = metadata.AppendToOutgoingContext(ctx, keyCoordinator, strconv.FormatUint(c.ID, 16), keyProcess, c.Process, keyDir, filepath.Clean(c.Dir))
+		ctx = metadata.AppendToOutgoingContext(ctx, keyCoordinator, strconv.FormatUint(c.ID, 16), keyTerm, strconv.FormatUint(c.Term, 16), keyProcess, c.Process, keyDir, filepath.Clean(c.Dir))
 	}
 	return ctx
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -51,14 +52,21 @@ const (
 // Remote is a cluster in other processes, as a worker sees it. Its methods may overlap. Calls whose process does not
 // answer are repeated with growing waits for Options.RetryFor; then they return [ps.ErrUnreachable].
 type Remote struct {
-	o     Options
-	first *peer // shard 0
-	coord psv1.CoordinatorClient
+	o Options
+	// coords are the processes of shard 0, one or two, and at which of them has coordinated last.
+	coords []coordinating
+	at     atomic.Int32
 
 	mu    sync.Mutex
 	info  ps.ClusterInfo
 	peers []*peer // of the generation of info; replaced, never changed
 	old   []*peer // that streams of former generations may use
+}
+
+// coordinating is a process of shard 0.
+type coordinating struct {
+	t *Target
+	c psv1.CoordinatorClient
 }
 
 // Dial connects to a cluster and waits until it is ready. Errors: [ps.ErrUnreachable], [ps.ErrMismatch],
@@ -74,8 +82,9 @@ func Dial(ctx context.Context, o Options) (*Remote, error) {
 	if err := r.adopt(ps.ClusterInfo{Addrs: o.Addrs}); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
-	r.first = r.peers[0]
-	r.coord = psv1.NewCoordinatorClient(r.first.cc)
+	for p := r.peers[0]; p != nil; p = p.other {
+		r.coords = append(r.coords, coordinating{&p.t, psv1.NewCoordinatorClient(p.cc)})
+	}
 	if err := r.refresh(ctx); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
@@ -84,7 +93,7 @@ func Dial(ctx context.Context, o Options) (*Remote, error) {
 
 // refresh asks for the generation that clients begin in.
 func (r *Remote) refresh(ctx context.Context) error {
-	in, err := again(ctx, r, r.coord.Info, &psv1.InfoRequest{})
+	in, err := again(ctx, r, psv1.CoordinatorClient.Info, &psv1.InfoRequest{})
 	if err != nil {
 		return err
 	}
@@ -146,32 +155,38 @@ func (r *Remote) now() ([]*peer, uint64) {
 	return r.peers, r.info.Generation
 }
 
-// again makes a call to the coordinator, and makes it again while nobody answers or the cluster is not ready.
-func again[Req, Resp any](ctx context.Context, r *Remote, f func(context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req) (*Resp, error) {
-	first, began := &r.first.t, time.Now()
-	logged := false
-	for wait := minBackoff; ; wait = min(2*wait, maxBackoff) {
-		resp, err := f(first.Identity.outgoing(ctx), req, callOptions()...)
+// again makes a call to the coordinator, and makes it again while nobody answers or the cluster is not ready: to the two processes of shard 0 in turn, where it has a standby.
+func again[Req, Resp any](ctx context.Context, r *Remote, f func(psv1.CoordinatorClient, context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req) (*Resp, error) {
+	began, logged := time.Now(), false
+	for wait, tries := minBackoff, 1; ; tries++ {
+		at := r.at.Load()
+		to := r.coords[at]
+		resp, err := f(to.c, to.t.Identity.outgoing(ctx), req, callOptions()...)
 		if err == nil {
 			return resp, nil
 		}
-		known := from(ctx, first.String(), err)
+		known := from(ctx, to.t.String(), err)
 		if ctx.Err() != nil || !lost(err, known) {
 			return nil, known
 		}
+		r.at.CompareAndSwap(at, (at+1)%int32(len(r.coords)))
+		if tries%len(r.coords) > 0 {
+			continue // the other one may be in charge
+		}
 		tried := time.Since(began)
 		if tried >= r.o.RetryFor {
-			return nil, gaveUp(first, known, relayed(err), tried)
+			return nil, gaveUp(to.t, known, relayed(err), tried)
 		}
 		if !logged {
 			logged = true
-			r.o.Logger.WarnContext(ctx, "waiting for the parameter server", "addr", first.Addr, "err", known)
+			r.o.Logger.WarnContext(ctx, "waiting for the parameter server", "addr", to.t.Addr, "err", known)
 		}
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-time.After(min(mathrand.N(wait)+1, r.o.RetryFor-tried)): // the last attempt is made when the time is over
 		}
+		wait = min(2*wait, maxBackoff)
 	}
 }
 
@@ -335,7 +350,7 @@ func (r *Remote) Newest(ctx context.Context) (*ps.SnapshotInfo, error) {
 
 // Snapshot is [coordinator.Cluster.Snapshot]. A call whose connection breaks is made again, so there may be one snapshot more.
 func (r *Remote) Snapshot(ctx context.Context, o ps.SnapshotOptions) (ps.SnapshotInfo, error) {
-	resp, err := again(ctx, r, r.coord.Snapshot, &psv1.SnapshotRequest{Pin: o.Pin, Note: o.Note, Label: o.Label, IfChanged: o.IfChanged})
+	resp, err := again(ctx, r, psv1.CoordinatorClient.Snapshot, &psv1.SnapshotRequest{Pin: o.Pin, Note: o.Note, Label: o.Label, IfChanged: o.IfChanged})
 	if err != nil {
 		return ps.SnapshotInfo{}, err
 	}
@@ -349,7 +364,7 @@ func (r *Remote) Snapshot(ctx context.Context, o ps.SnapshotOptions) (ps.Snapsho
 
 // Scale is [coordinator.Cluster.Scale]. A call whose connection breaks is made again, and waits then for what was decided.
 func (r *Remote) Scale(ctx context.Context, addrs []string) (ps.Scaled, error) {
-	resp, err := again(ctx, r, r.coord.Scale, &psv1.ScaleRequest{Addresses: addrs})
+	resp, err := again(ctx, r, psv1.CoordinatorClient.Scale, &psv1.ScaleRequest{Addresses: addrs})
 	if err != nil {
 		return ps.Scaled{}, err
 	}
@@ -361,7 +376,7 @@ func (r *Remote) Scale(ctx context.Context, addrs []string) (ps.Scaled, error) {
 
 // Progress is [coordinator.Cluster.Progress].
 func (r *Remote) Progress(ctx context.Context, source string) (map[string]ps.Progress, error) {
-	resp, err := again(ctx, r, r.coord.Progress, &psv1.ProgressRequest{Source: source})
+	resp, err := again(ctx, r, psv1.CoordinatorClient.Progress, &psv1.ProgressRequest{Source: source})
 	if err != nil {
 		return nil, err
 	}
@@ -374,7 +389,7 @@ func (r *Remote) Progress(ctx context.Context, source string) (map[string]ps.Pro
 
 // Stats is [coordinator.Cluster.Stats].
 func (r *Remote) Stats(ctx context.Context) (ps.Stats, error) {
-	resp, err := again(ctx, r, r.coord.Stats, &psv1.StatsRequest{})
+	resp, err := again(ctx, r, psv1.CoordinatorClient.Stats, &psv1.StatsRequest{})
 	if err != nil {
 		return ps.Stats{}, err
 	}
@@ -430,21 +445,29 @@ func (r *Remote) ChangesFor(ctx context.Context, shard int, req ps.ChangesReques
 	return peers[shard].ChangesFor(ctx, req)
 }
 
-// Promote is [coordinator.Cluster.Promote].
+// Promote lets the standby of a shard take over: it asks the coordinator, or for shard 0 its witness ([ps.Witness]). Errors: [ps.ErrMismatch] for a shard without one, [ps.ErrNotReady] when it
+// lacks something that was acknowledged, those of reaching who decides.
 func (r *Remote) Promote(ctx context.Context, shard int) error {
-	_, err := call(ctx, &r.first.t, r.coord.Promote, &psv1.PromoteRequest{Shard: uint32(shard)})
+	req := &psv1.PromoteRequest{Shard: uint32(shard)}
+	peers, _ := r.now()
+	if w := ps.Witness(r.Info().Addrs); shard == 0 && w > 0 && w < len(peers) {
+		_, err := call(ctx, &peers[w].t, psv1.NewCoordinatorClient(peers[w].cc).Promote, req)
+		return err
+	}
+	to := r.coords[r.at.Load()]
+	_, err := call(ctx, to.t, to.c.Promote, req)
 	return err
 }
 
 // SetState is [coordinator.Cluster.SetState].
 func (r *Remote) SetState(ctx context.Context, key string, value []byte) error {
-	_, err := again(ctx, r, r.coord.SetState, &psv1.SetStateRequest{Key: key, Value: value})
+	_, err := again(ctx, r, psv1.CoordinatorClient.SetState, &psv1.SetStateRequest{Key: key, Value: value})
 	return err
 }
 
 // InitState is [coordinator.Cluster.InitState].
 func (r *Remote) InitState(ctx context.Context, key string, value []byte) ([]byte, error) {
-	resp, err := again(ctx, r, r.coord.SetState, &psv1.SetStateRequest{Key: key, Value: value, Initial: true})
+	resp, err := again(ctx, r, psv1.CoordinatorClient.SetState, &psv1.SetStateRequest{Key: key, Value: value, Initial: true})
 	if err != nil {
 		return nil, err
 	}
@@ -453,13 +476,13 @@ func (r *Remote) InitState(ctx context.Context, key string, value []byte) ([]byt
 
 // SetStateAt is [coordinator.Cluster.SetStateAt].
 func (r *Remote) SetStateAt(ctx context.Context, member, generation uint64, key string, value []byte) error {
-	_, err := again(ctx, r, r.coord.SetState, &psv1.SetStateRequest{Key: key, Value: value, Member: member, Generation: generation})
+	_, err := again(ctx, r, psv1.CoordinatorClient.SetState, &psv1.SetStateRequest{Key: key, Value: value, Member: member, Generation: generation})
 	return err
 }
 
 // State is [coordinator.Cluster.State].
 func (r *Remote) State(ctx context.Context, key string) ([]byte, error) {
-	resp, err := again(ctx, r, r.coord.GetState, &psv1.GetStateRequest{Key: key})
+	resp, err := again(ctx, r, psv1.CoordinatorClient.GetState, &psv1.GetStateRequest{Key: key})
 	if err != nil {
 		return nil, err
 	}
@@ -468,7 +491,7 @@ func (r *Remote) State(ctx context.Context, key string) ([]byte, error) {
 
 // Digest is [coordinator.Cluster.Digest].
 func (r *Remote) Digest(ctx context.Context) (string, error) {
-	resp, err := again(ctx, r, r.coord.Digest, &psv1.DigestRequest{})
+	resp, err := again(ctx, r, psv1.CoordinatorClient.Digest, &psv1.DigestRequest{})
 	if err != nil {
 		return "", err
 	}
@@ -477,13 +500,13 @@ func (r *Remote) Digest(ctx context.Context) (string, error) {
 
 // RollBack is [coordinator.Cluster.RollBack].
 func (r *Remote) RollBack(ctx context.Context, generation uint64, why string) error {
-	_, err := again(ctx, r, r.coord.RollBack, &psv1.RollBackRequest{Generation: generation, Why: why})
+	_, err := again(ctx, r, psv1.CoordinatorClient.RollBack, &psv1.RollBackRequest{Generation: generation, Why: why})
 	return err
 }
 
 // Join is [coordinator.Cluster.Join].
 func (r *Remote) Join(ctx context.Context, o ps.JoinOptions) (uint64, error) {
-	resp, err := again(ctx, r, r.coord.Join, &psv1.JoinRequest{Worker: o.Worker, Source: o.Source, Plan: o.Plan, Single: o.Single, Splits: o.Splits, Report: toReport(0, o.Report), Delegation: toDelegation(&o.Delegation)})
+	resp, err := again(ctx, r, psv1.CoordinatorClient.Join, &psv1.JoinRequest{Worker: o.Worker, Source: o.Source, Plan: o.Plan, Single: o.Single, Splits: o.Splits, Report: toReport(0, o.Report), Delegation: toDelegation(&o.Delegation)})
 	if err != nil {
 		return 0, err
 	}
@@ -492,7 +515,7 @@ func (r *Remote) Join(ctx context.Context, o ps.JoinOptions) (uint64, error) {
 
 // Await is [coordinator.Cluster.Await].
 func (r *Remote) Await(ctx context.Context, member, have uint64) (ps.Assignment, error) {
-	resp, err := again(ctx, r, r.coord.Await, &psv1.AwaitRequest{Member: member, Have: have})
+	resp, err := again(ctx, r, psv1.CoordinatorClient.Await, &psv1.AwaitRequest{Member: member, Have: have})
 	if err != nil {
 		return ps.Assignment{}, err
 	}
@@ -509,7 +532,7 @@ func (r *Remote) Follow(ctx context.Context, worker, run string, have ps.Ending,
 	for _, task := range ended {
 		req.Ended = append(req.Ended, int32(task))
 	}
-	resp, err := again(ctx, r, r.coord.Follow, req)
+	resp, err := again(ctx, r, psv1.CoordinatorClient.Follow, req)
 	if err != nil {
 		return 0, err
 	}
@@ -518,13 +541,13 @@ func (r *Remote) Follow(ctx context.Context, worker, run string, have ps.Ending,
 
 // Report is [coordinator.Cluster.Report].
 func (r *Remote) Report(ctx context.Context, member uint64, p ps.Report) error {
-	_, err := again(ctx, r, r.coord.Report, toReport(member, p))
+	_, err := again(ctx, r, psv1.CoordinatorClient.Report, toReport(member, p))
 	return err
 }
 
 // Leave is [coordinator.Cluster.Leave].
 func (r *Remote) Leave(ctx context.Context, member uint64) (bool, error) {
-	resp, err := again(ctx, r, r.coord.Leave, &psv1.LeaveRequest{Member: member})
+	resp, err := again(ctx, r, psv1.CoordinatorClient.Leave, &psv1.LeaveRequest{Member: member})
 	if err != nil {
 		return false, err
 	}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -28,8 +30,10 @@ type ServerOptions struct {
 	// Shard is the index of the shard that Node is.
 	Shard int
 	Node  *shard.Node
-	// Cluster is nil for every shard but 0, whose node is its first.
+	// Cluster is nil for every shard but 0, whose node is its first, and for shard 0 where that has a standby: there [Server.Coordinate] says when.
 	Cluster *coordinator.Cluster
+	// Witness, if not nil, decides which of the two processes of shard 0 is in charge, in this process of another shard.
+	Witness ps.Promoter
 	// Config describes how the server is reached, MaxMessage the largest request or reply of a worker, bytes; default 256 MiB.
 	Config     wire.ServerConfig
 	MaxMessage int
@@ -51,6 +55,7 @@ type Server struct {
 	grpc      *grpc.Server
 	health    *health.Server
 	admission *admission
+	cluster   atomic.Pointer[coordinator.Cluster] // what coordinates here now, or nil
 	scratch   scratch
 	run       context.Context // ends with Stop
 	stop      context.CancelFunc
@@ -70,13 +75,14 @@ func NewServer(o ServerOptions) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.grpc = grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(maxControl), grpc.WaitForHandlers(true))...)
+	s.cluster.Store(o.Cluster)
+	s.grpc = grpc.NewServer(append(opts, grpc.ChainUnaryInterceptor(s.coordinating), grpc.MaxRecvMsgSize(maxControl), grpc.WaitForHandlers(true))...)
 	s.run, s.stop = context.WithCancel(context.Background())
 	wire.RegisterServer(s.grpc, host{s}, wire.HostOptions{MaxMessage: o.MaxMessage, Logger: o.Logger})
 	psv1.RegisterShardServer(s.grpc, &shardService{n: o.Node})
 	psv1.RegisterStandbyServer(s.grpc, &standbyService{s})
-	if o.Cluster != nil {
-		psv1.RegisterCoordinatorServer(s.grpc, &coordinatorService{c: o.Cluster})
+	if o.Shard == 0 || o.Witness != nil {
+		psv1.RegisterCoordinatorServer(s.grpc, &coordinatorService{s: s})
 	} else { // for an answer that says which shard this is
 		psv1.RegisterCoordinatorServer(s.grpc, psv1.UnimplementedCoordinatorServer{})
 	}
@@ -103,8 +109,8 @@ func (s *Server) watch() {
 	defer t.Stop()
 	for {
 		st, err := s.o.Node.Status(s.run)
-		if err == nil && s.o.Cluster != nil {
-			err = s.o.Cluster.Ready()
+		if c := s.cluster.Load(); err == nil && c != nil {
+			err = c.Ready()
 		}
 		serving := healthpb.HealthCheckResponse_NOT_SERVING
 		if err == nil && st.Generation > 0 && s.o.Node.InCharge() {
@@ -118,6 +124,37 @@ func (s *Server) watch() {
 		}
 	}
 }
+
+// Coordinate says which cluster coordinates in this process from now on, nil for none: shard 0 has another process. It is for shard 0.
+func (s *Server) Coordinate(c *coordinator.Cluster) { s.cluster.Store(c) }
+
+// Cluster is what coordinates in this process now, or nil.
+func (s *Server) Cluster() *coordinator.Cluster { return s.cluster.Load() }
+
+// coordinating answers calls to the coordinator that this process is not, or was not to the end of the call: somebody else may be.
+func (s *Server) coordinating(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if s.o.Shard != 0 || !strings.HasPrefix(info.FullMethod, "/"+psv1.Coordinator_ServiceDesc.ServiceName+"/") {
+		return next(ctx, req)
+	}
+	c := s.cluster.Load()
+	if c == nil {
+		if err := s.o.Node.Refuses(); err != nil {
+			return nil, failed(err)
+		}
+		return nil, failed(errNotYet)
+	}
+	resp, err := next(ctx, req)
+	if why := s.o.Node.Refuses(); why != nil {
+		return nil, failed(why)
+	}
+	if s.cluster.Load() != c {
+		return nil, failed(errNotYet)
+	}
+	return resp, err
+}
+
+// errNotYet is that of a process of shard 0 that has just come to be in charge.
+var errNotYet = fmt.Errorf("ps: shard 0: this process begins to coordinate: %w", ps.ErrNotReady)
 
 // Drain takes no new calls and streams, and returns once those under way have ended, at the latest with the context. A node that has failed answers them with the reason
 // meanwhile, where Stop alone would break them off: a worker that waits for its push learns why it fails. It is called once, before Stop.

@@ -48,11 +48,11 @@ func (n *Node) Missing() []string {
 	return n.shard.Missing()
 }
 
-// Forsake ends the sessions of a worker that was replaced, so that no cut waits for it: what it has left is settled, or
+// Forsake ends, in a node that is not the standby of its pair, the sessions of a worker that was replaced, so that no cut waits for it: what it has left is settled, or
 // taken over by the next owner of its splits, and it is refused then.
 func (n *Node) Forsake(worker string) {
 	n.update(func(s *Shard) bool {
-		if s.closed {
+		if s.closed || n.pair.stands() { // the sessions of a standby are those of its log
 			return false
 		}
 		for id, se := range s.sessions {
@@ -73,9 +73,11 @@ func (n *Node) SetState(ctx context.Context, generation uint64, key string, valu
 	}
 	var rec record
 	n.update(func(s *Shard) bool {
-		switch {
+		switch err = n.pair.refuses(); {
 		case s.closed:
 			err = ps.ErrClosed
+			return false
+		case err != nil:
 			return false
 		case generation != 0 && generation != n.generation:
 			err = fmt.Errorf("ps: shard %d of %d: the state is now generation %d, %q is of %d: %w",
@@ -103,9 +105,11 @@ func (n *Node) InitState(ctx context.Context, key string, value []byte) (stored 
 	}
 	var rec record
 	n.update(func(s *Shard) bool {
-		switch {
+		switch err = n.pair.refuses(); {
 		case s.closed:
 			err = ps.ErrClosed
+			return false
+		case err != nil:
 			return false
 		case n.generation == 0: // it would be gone with the state that is being loaded
 			err = fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, n.numShards(), ps.ErrNotReady)
@@ -131,8 +135,11 @@ func (n *Node) Changes() uint64 {
 	return n.shard.changes
 }
 
-// State returns a blob of worker state, which must not be changed, or nil. Errors: [ps.ErrClosed].
+// State returns a blob of worker state, which must not be changed, or nil. Errors: [ps.ErrClosed], [ps.ErrNotReady] of a node that is not in charge.
 func (n *Node) State(key string) ([]byte, error) {
+	if err := n.pair.refuses(); err != nil {
+		return nil, err
+	}
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	if n.shard.closed {

@@ -150,7 +150,10 @@ func (n *Node) AwaitStandby(ctx context.Context) (context.Context, error) {
 }
 
 // InCharge reports whether the node does the work of its shard: it has no pair, or is the one in charge.
-func (n *Node) InCharge() bool { return n.pair.refuses() == nil }
+func (n *Node) InCharge() bool { return n.Refuses() == nil }
+
+// Refuses returns why the node does not do the work of its shard at this moment, or nil where it does. Errors: [ps.ErrNotReady].
+func (n *Node) Refuses() error { return n.pair.refuses() }
 
 // FollowedTo is the place from which the standby continues; the zero one: it has to start over.
 func (n *Node) FollowedTo() Place {

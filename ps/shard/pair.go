@@ -61,6 +61,9 @@ type pair struct {
 	lone          time.Duration
 	// told is the stamp of the first answer that says it may, until the coordinator is known to have such an answer; then 0.
 	told time.Duration
+	// charge ends when it is not in charge of the term any more, or its state is not the one that it was in charge with.
+	charge    context.Context
+	endCharge context.CancelFunc
 
 	// Of the one that follows. run ends when it is not the standby any more.
 	run  context.Context
@@ -201,6 +204,7 @@ func (p *pair) follow(c ps.LeaseCall) (ps.Charge, error) {
 		}
 		p.endRun()
 		p.endFeed()
+		p.leaveCharge()
 		p.role, p.term, p.until = standby, term, 0
 		p.whole, p.place = false, Place{}
 		p.run, p.stop = context.WithCancel(context.Background())
@@ -225,6 +229,7 @@ func (p *pair) retire() {
 	defer p.mu.Unlock()
 	p.endRun()
 	p.endFeed()
+	p.leaveCharge()
 	p.role, p.until = untold, 0
 	p.whole, p.place = false, Place{}
 	p.wake()
@@ -236,6 +241,41 @@ func (p *pair) endRun() {
 		p.stop()
 	}
 	p.run, p.stop = nil, nil
+}
+
+// leaveCharge needs the lock.
+func (p *pair) leaveCharge() {
+	if p.endCharge != nil {
+		p.endCharge()
+	}
+	p.charge, p.endCharge = nil, nil
+}
+
+// AwaitCharge returns once the node is in charge of its shard and has a lease, with a context that ends when it is not in charge any more, and the term in which it is. A lease
+// that is over does not end it, because another may come in the same term: meanwhile the node refuses everything. Of a node without a pair the context does not end, and the term is 0. Errors: the
+// context's, [ps.ErrClosed].
+func (n *Node) AwaitCharge(ctx context.Context) (charge context.Context, term uint64, err error) {
+	p := n.pair
+	if p == nil {
+		return context.WithoutCancel(ctx), 0, nil
+	}
+	for {
+		p.mu.Lock()
+		now, of := p.charge, p.term
+		leased, closed, changed := p.refused() == nil, p.closed, p.changed
+		p.mu.Unlock()
+		switch {
+		case closed:
+			return nil, 0, ps.ErrClosed
+		case leased:
+			return now, of, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, 0, context.Cause(ctx)
+		}
+	}
 }
 
 // errUnfed ends a feed in whose place another one is.
@@ -258,6 +298,7 @@ func (p *pair) close() {
 	defer p.mu.Unlock()
 	p.closed = true
 	p.endRun()
+	p.leaveCharge()
 	p.wake()
 }
 
@@ -296,6 +337,8 @@ func (n *Node) takeCharge(ctx context.Context, c ps.LeaseCall) error {
 // begin puts the node in charge of a term. It needs the lock.
 func (p *pair) begin(term uint64) {
 	p.endFeed()
+	p.leaveCharge()
+	p.charge, p.endCharge = context.WithCancel(context.Background())
 	p.role, p.term = inCharge, term
 	p.until, p.received, p.goal = 0, 0, math.MaxUint64
 	p.wait, p.synced, p.alone, p.lone, p.told = false, false, false, 0, 0
