@@ -229,6 +229,12 @@ func TestFaults(t *testing.T) {
 			"--set train.schedule.power: train.schedule.power: is 0, must be above 0",
 			"--set train.schedule.rate: train.schedule.rate: is 0, must be above 0",
 		}},
+		{"standby of shard 0 without a witness", movielens, []string{"ps={addresses: ['a:1', 'b:1'], standby: {addresses: ['a:2', 'b:2']}, durability: wal}"}, []string{
+			"--set ps: ps.standby.addresses[0]: is the standby of shard 0, and no shard decides which of the two is in charge; that takes a shard without a standby: add one to ps.addresses, or leave one \"\" in ps.standby.addresses",
+		}},
+		{"standby of shard 0 with uploads", movielens, []string{"ps={addresses: ['a:1', 'b:1'], standby: {addresses: ['a:2']}, durability: wal}", "snapshot.upload=s3://bucket/run"}, []string{
+			"--set snapshot.upload: snapshot.upload: is not there for a job whose shard 0 has a standby: one process uploads; leave one of the two out, or copy dir/snapshots by other means",
+		}},
 		{"number of a snapshot", movielens, []string{"snapshot.exempt=[3, 0]"}, []string{"--set snapshot.exempt: snapshot.exempt[1]: is 0; snapshots are numbered from 1: 12 is snap-00000012"}},
 		{"unknown key", edit("batch: 512", "btach: 512"), nil, []string{`job.yaml:14:9: train.btach: unknown key; did you mean "batch"?`}},
 		{"misspelt section", edit("source: {kafka", "sorce: {kafka"), nil, []string{`job.yaml:5:1: sorce: unknown key; did you mean "source"?`}},

@@ -75,6 +75,29 @@ func TestStandby(t *testing.T) {
 	c.exact(t)
 }
 
+// newest is the name of the newest snapshot, "" for none.
+func (c *cluster) newest() string {
+	if all := c.snapshots(); len(all) > 0 {
+		return all[len(all)-1]
+	}
+	return ""
+}
+
+// trains returns when what has changed since a snapshot is in another one: somebody coordinates, and the worker trains or has ended. said is for when it does not.
+func (c *cluster) trains(t *testing.T, worker *child, before string, said func() string) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); c.newest() <= before; time.Sleep(5 * time.Millisecond) {
+		select {
+		case <-worker.done: // so slow is this machine
+			return
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no snapshot after %q:\n%s", before, said())
+		}
+	}
+}
+
 // TestShardZeroComesBack kills shard 0, which coordinates and has no standby, while a worker trains, and starts it again with the same command: it continues from its log, nothing
 // that was acknowledged goes back, and in the end every example has counted once.
 func TestShardZeroComesBack(t *testing.T) {
@@ -83,25 +106,8 @@ func TestShardZeroComesBack(t *testing.T) {
 	c.job = c.write(t, "job.yaml", "run", fmt.Sprintf("ps: {addresses: [%s], retry: 1m, durability: wal}\n", strings.Join(c.addrs, ", ")))
 	zero := c.serve(t)[0]
 	worker := start(t, "", "train", c.job)
-	newest := func() string {
-		if all := c.snapshots(); len(all) > 0 {
-			return all[len(all)-1]
-		}
-		return ""
-	}
-	// What has changed since is in a snapshot: somebody trains.
-	trains := func(before string) {
-		for deadline := time.Now().Add(2 * time.Minute); newest() <= before; time.Sleep(5 * time.Millisecond) {
-			select {
-			case <-worker.done: // so slow is this machine
-				return
-			default:
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("no snapshot after %q:\n%s", before, zero.text())
-			}
-		}
-	}
+	newest := c.newest
+	trains := func(before string) { c.trains(t, worker, before, func() string { return zero.text() }) }
 	trains("")
 	for range 3 {
 		began := time.Now()
@@ -116,5 +122,58 @@ func TestShardZeroComesBack(t *testing.T) {
 		t.Errorf("the worker went back:\n%s", o.stderr)
 	}
 	zero.end(syscall.SIGTERM).wants(t, 0)
+	c.exact(t)
+}
+
+// TestStandbyOfShardZero has shard 0, which coordinates, with a standby: the process in charge is stopped, told to hand over, and killed, while a worker trains. Snapshots are taken all the time, and what the
+// worker comes to is what one process comes to.
+func TestStandbyOfShardZero(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2, 12000, 1500, "")
+	second := testbed.FreeAddr(t)
+	c.job = c.write(t, "job.yaml", "run", fmt.Sprintf("ps: {addresses: [%s], standby: {addresses: [\"%s\"], lease: 1500ms}, retry: 1m, durability: wal}\n",
+		strings.Join(c.addrs, ", "), second))
+	const charge, caught, coordinates = "the standby is in charge from now on", "the standby has caught up", "2 shards are ready"
+	monolith(t, "ps", c.job).wants(t, 2, "shard 1 decides which of the two processes of shard 0 is in charge")
+	monolith(t, "ps", c.job, "--shard", "0", "--resume=false").wants(t, 2, "shard 0 has a standby, which may be the one that has the state")
+	shards := c.serve(t)
+	first := shards[0].says(coordinates)
+	monolith(t, "ps", "promote", c.job, "--shard", "0").wants(t, 3, "does not answer or has no state yet")
+	standby := start(t, "", "ps", c.job, "--standby").says("listens")
+	first.says(caught)
+	worker := start(t, "", "train", c.job)
+	trains := func() { c.trains(t, worker, c.newest(), func() string { return first.text() + standby.text() }) }
+	trains()
+
+	first.stop()
+	began := time.Now()
+	standby.says(charge).says(coordinates)
+	t.Logf("coordinates %v after the other was stopped", time.Since(began).Round(time.Millisecond))
+	_ = first.cmd.Process.Signal(syscall.SIGCONT)
+	first.says("the other process of the pair is in charge")
+	standby.says(caught)
+	trains()
+
+	if o := monolith(t, "ps", "promote", c.job, "--shard", "0"); o.code != 0 || !strings.Contains(o.stdout, "took") {
+		t.Errorf("promote ends with %d: %s%s", o.code, o.stdout, o.stderr)
+	}
+	first.says(charge)
+	first.saysTimes(coordinates, 2)
+	first.saysTimes(caught, 2)
+	trains()
+
+	select {
+	case <-first.done:
+		t.Fatalf("shard 0 has ended before it was killed:\n%s", first.text())
+	default:
+	}
+	began = time.Now()
+	first.end(syscall.SIGKILL)
+	standby.saysTimes(charge, 2)
+	standby.saysTimes(coordinates, 2)
+	t.Logf("coordinates %v after the other was killed", time.Since(began).Round(time.Millisecond))
+	trains()
+	worker.end(0).wants(t, 0)
+	standby.end(syscall.SIGTERM).wants(t, 0)
 	c.exact(t)
 }

@@ -80,8 +80,8 @@ func Serve(ctx context.Context, cfg *spec.Config, opts ServeOptions) (*result.Se
 	err := s.open(ctx)
 	if err == nil {
 		stop := func() {}
-		if s.cluster != nil {
-			stop = answerRequests(ctx, opts.TakeSnapshot, s.cluster, s.notice)
+		if s.zero != nil {
+			stop = answerRequests(ctx, opts.TakeSnapshot, s, s.notice)
 		}
 		err = s.wait(ctx)
 		stop()
@@ -100,10 +100,12 @@ type serving struct {
 	log     *slog.Logger
 	began   time.Time
 	id      rpc.Identity
-	cluster *coordinator.Cluster // nil without shard 0
+	cluster *coordinator.Cluster // nil without shard 0, and where that has two processes
 	nodes   []*shard.Node
 	walog   *shard.Log // of all shards of this process, or nil
 	servers []*rpc.Server
+	zero    *rpc.Server // that of shard 0, or nil
+	witness ps.Peer     // shard 0 as its witness sees it, or nil
 	locks   []*fsx.Lock
 	uploads *uploads // nil without, and in a process without shard 0
 	failed  chan error
@@ -143,6 +145,9 @@ func (s *serving) check() error {
 		if i < 0 || i >= n {
 			return fault.Config("job: there is no shard %d: ps.addresses has %d, which are numbered from 0", i, n)
 		}
+	}
+	if w := s.cfg.PS.Standby.Witness(n); w > 0 && slices.Contains(s.opts.Shards, 0) && slices.Contains(s.opts.Shards, w) {
+		return fault.Config("job: shard %d decides which of the two processes of shard 0 is in charge (ps.standby.addresses[0]), so it must not end with one of them: give it a process of its own, with --shard", w)
 	}
 	if s.opts.Listen != "" && len(s.opts.Shards) != 1 {
 		return fault.Config("job: --listen is for one shard, and this process has %d; name it with --shard", len(s.opts.Shards))
@@ -219,7 +224,8 @@ func (s *serving) open(ctx context.Context) error {
 		}
 		s.locks = append(s.locks, lock)
 	}
-	first := s.opts.Shards[0] == 0
+	paired := s.opts.Shards[0] == 0 && s.cfg.PS.Standby.Of(0) != ""
+	first := s.opts.Shards[0] == 0 && !s.opts.Standby
 	metrics, err := newTelemetry(s.opts.Registerer)
 	if err != nil {
 		return err
@@ -227,6 +233,10 @@ func (s *serving) open(ctx context.Context) error {
 	fresh := s.opts.Resume != nil && !*s.opts.Resume
 	if fresh && !first {
 		return fault.Config("job: --resume=false is for the process of shard 0")
+	}
+	if fresh && paired {
+		return fault.Config("job: --resume=false is not for a job whose shard 0 has a standby, which may be the one that has the state: end all processes, move %s and the logs of both away (ps.wal.dir), and start them again",
+			stored.SnapshotsIn(s.cfg))
 	}
 	if first {
 		if s.uploads, err = openUploads(ctx, s.cfg, fresh, s.log, psHooks(metrics), s.notice); err != nil {
@@ -283,9 +293,9 @@ func (s *serving) open(ctx context.Context) error {
 	}
 	for _, i := range s.opts.Shards {
 		var node *shard.Node
-		if i == 0 {
+		if i == 0 && !paired {
 			o.Addrs = wiring.Addrs(&s.cfg.PS, s.cfg.PS.Addresses)
-			if o.Dial, err = s.dialer(o.Dir, o.FS, o.Hooks); err != nil {
+			if o.Dial, err = s.dialer(s.coordinator(o.Dir), o.FS, o.Hooks); err != nil {
 				return err
 			}
 			s.uploads.of(&o)
@@ -296,6 +306,7 @@ func (s *serving) open(ctx context.Context) error {
 			node = s.cluster.First()
 		} else {
 			no := o.Node(i, len(s.cfg.PS.Addresses))
+			no.Led = i == 0
 			if s.cfg.PS.Standby.Of(i) != "" {
 				no.Pair = &shard.PairOptions{Standby: s.opts.Standby, Lease: time.Duration(s.cfg.PS.Standby.Lease)}
 			}
@@ -304,6 +315,15 @@ func (s *serving) open(ctx context.Context) error {
 			}
 			s.nodes = append(s.nodes, node)
 		}
+		if i == s.cfg.PS.Standby.Witness(len(s.cfg.PS.Addresses)) && i > 0 {
+			dial, err := s.dialer(s.coordinator(o.Dir), o.FS, o.Hooks)
+			if err != nil {
+				return err
+			}
+			if s.witness, err = dial(0, wiring.Addrs(&s.cfg.PS, s.cfg.PS.Addresses[:1])[0]); err != nil {
+				return err
+			}
+		}
 		if err := s.serve(i, node, o.Dir, listeners[i]); err != nil {
 			return err
 		}
@@ -311,24 +331,65 @@ func (s *serving) open(ctx context.Context) error {
 		if err := s.stand(i, node); err != nil {
 			return err
 		}
+		if i == 0 && paired {
+			s.lead(o, node)
+		}
 	}
 	return nil
+}
+
+// lead lets this process, one of the two of shard 0, coordinate whenever it is in charge. o are the options of the cluster without who coordinates.
+func (s *serving) lead(o coordinator.Options, node *shard.Node) {
+	open := func(ctx context.Context, term uint64) (_ *coordinator.Cluster, err error) {
+		me, o := s.coordinator(o.Dir), o
+		me.Term, me.Refuses = term, node.Refuses
+		o.First, o.Addrs = node, wiring.Addrs(&s.cfg.PS, s.cfg.PS.Addresses)
+		if o.Dial, err = s.dialer(me, coordinator.Leased(o.FS, node), o.Hooks); err != nil {
+			return nil, err
+		}
+		return coordinator.Open(ctx, o)
+	}
+	s.wg.Go(func() {
+		if err := rpc.Lead(s.run, s.zero, open, s.log); err != nil {
+			s.failed <- err
+		}
+	})
+}
+
+// Snapshot takes a snapshot, in the process that coordinates. Errors: [ps.ErrNotReady] in another one, those of [coordinator.Cluster.Snapshot].
+func (s *serving) Snapshot(ctx context.Context, o ps.SnapshotOptions) (ps.SnapshotInfo, error) {
+	if c := s.coordinates(); c != nil {
+		return c.Snapshot(ctx, o)
+	}
+	return ps.SnapshotInfo{}, fmt.Errorf("ps: the other process of shard 0 coordinates, or none does at the moment: %w", ps.ErrNotReady)
+}
+
+// coordinates is the coordinator where it is in this process now, or nil.
+func (s *serving) coordinates() *coordinator.Cluster {
+	if s.zero == nil {
+		return nil
+	}
+	return s.zero.Cluster()
 }
 
 // grace is how long a worker's connection may be broken before its splits count as left behind.
 const grace = 2 * time.Second
 
-// dialer makes the shards 1 and up as shard 0 sees them, also those of this process. dir is where the snapshots are.
-func (s *serving) dialer(dir string, fs fsx.FS, hooks *ps.Hooks) (func(shard int, addr string) (ps.Peer, error), error) {
-	conf, err := wiring.ClientConfig(&s.cfg.PS)
-	if err != nil {
-		return nil, err
-	}
+// coordinator is this process as one that calls shards to coordinate them, or to decide which process of shard 0 does. dir is where the snapshots are.
+func (s *serving) coordinator(dir string) *rpc.Coordinator {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "a host without a name"
 	}
-	me := &rpc.Coordinator{ID: rand.Uint64(), Process: fmt.Sprintf("process %d on %s", os.Getpid(), host), Dir: dir}
+	return &rpc.Coordinator{ID: rand.Uint64(), Process: fmt.Sprintf("process %d on %s", os.Getpid(), host), Dir: dir}
+}
+
+// dialer makes shards as who coordinates them sees them, also those of this process.
+func (s *serving) dialer(me *rpc.Coordinator, fs fsx.FS, hooks *ps.Hooks) (func(shard int, addr string) (ps.Peer, error), error) {
+	conf, err := wiring.ClientConfig(&s.cfg.PS)
+	if err != nil {
+		return nil, err
+	}
 	return func(shard int, addr string) (ps.Peer, error) {
 		addr, second := ps.SplitAddr(addr)
 		t := rpc.Target{
@@ -373,11 +434,16 @@ func (s *serving) serve(shard int, node *shard.Node, dir string, l net.Listener)
 	if shard == 0 {
 		o.Cluster = s.cluster
 	}
+	if s.witness != nil && shard == s.cfg.PS.Standby.Witness(len(s.cfg.PS.Addresses)) {
+		o.Witness = s.witness.(ps.Promoter)
+	}
 	server, err := rpc.NewServer(o)
 	if err != nil {
 		return fault.Config("ps.tls: %w", err)
 	}
-	s.servers = append(s.servers, server)
+	if s.servers = append(s.servers, server); shard == 0 {
+		s.zero = server
+	}
 	s.wg.Go(func() {
 		if err := server.Serve(l); err != nil {
 			s.failed <- err
@@ -420,15 +486,17 @@ func (s *serving) wait(ctx context.Context) error {
 				}
 			}
 		}
-		if s.cluster == nil {
+		c := s.coordinates()
+		if c == nil {
+			ready = false
 			continue
 		}
-		err := s.cluster.Ready()
-		if failure.Lasting(err) {
+		err := c.Ready()
+		if failure.Lasting(err) && s.coordinates() == c {
 			return err
 		}
 		if err == nil && !ready {
-			s.notice("%s", s.state())
+			s.notice("%s", state(c))
 		}
 		ready = err == nil
 	}
@@ -449,18 +517,18 @@ func (s *serving) lastWords(ctx context.Context) {
 }
 
 // state says in a line what the shards hold.
-func (s *serving) state() string {
+func state(c *coordinator.Cluster) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d shards are ready", s.cluster.NumShards())
-	if r := s.cluster.Restored(); r != nil {
+	fmt.Fprintf(&b, "%d shards are ready", c.NumShards())
+	if r := c.Restored(); r != nil {
 		fmt.Fprintf(&b, ", continuing from snapshot %s (%d rows)", r.Path, r.Rows())
 	} else {
 		b.WriteString(", with initial values")
 	}
-	for _, err := range s.cluster.Skipped() {
+	for _, err := range c.Skipped() {
 		fmt.Fprintf(&b, "; passed over: %v", err)
 	}
-	for _, line := range s.cluster.Changes() {
+	for _, line := range c.Changes() {
 		fmt.Fprintf(&b, "; %s", line)
 	}
 	return b.String()
@@ -475,18 +543,19 @@ func (s *serving) all() []*shard.Node {
 
 // snapshot takes the last snapshot.
 func (s *serving) snapshot(ctx context.Context) {
-	if s.cluster == nil {
+	c := s.coordinates()
+	if c == nil {
 		s.notice("shard(s) %v end; workers wait %v for them to come back", s.opts.Shards, s.cfg.PS.Retry)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSnapshotFor)
 	defer cancel()
-	newest, err := s.cluster.Newest(ctx)
+	newest, err := c.Newest(ctx)
 	if err != nil {
 		s.notice("no last snapshot could be taken (%v); the ones before are whole", err)
 		return
 	}
-	info, err := s.cluster.Snapshot(ctx, ps.SnapshotOptions{IfChanged: true})
+	info, err := c.Snapshot(ctx, ps.SnapshotOptions{IfChanged: true})
 	if err != nil {
 		s.notice("no last snapshot could be taken (%v); the ones before are whole", err)
 		if newest != nil {
@@ -511,6 +580,9 @@ func (s *serving) close() error {
 	s.wg.Wait()
 	s.uploads.close()
 	var errs []error
+	if s.witness != nil {
+		errs = append(errs, s.witness.Close())
+	}
 	if s.cluster != nil {
 		errs = append(errs, s.cluster.Close(context.Background()))
 	}

@@ -76,9 +76,14 @@ func Connect(ctx context.Context, cfg *spec.Config, log *slog.Logger) (*rpc.Remo
 // asked is the remark on a snapshot that a signal asked for.
 const asked = "asked for by a signal"
 
+// snapshotter takes snapshots of all shards.
+type snapshotter interface {
+	Snapshot(ctx context.Context, o ps.SnapshotOptions) (ps.SnapshotInfo, error)
+}
+
 // answerRequests takes a snapshot whenever one is asked for, until stop is called, which waits for one under way to be given up. Training continues
 // also if it fails.
-func answerRequests(ctx context.Context, requests <-chan struct{}, s shards, notice func(string, ...any)) (stop func()) {
+func answerRequests(ctx context.Context, requests <-chan struct{}, s snapshotter, notice func(string, ...any)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() {

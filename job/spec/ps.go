@@ -100,7 +100,7 @@ type WAL struct {
 // does not answer.
 type Standby struct {
 	// Addresses are where the standbys listen (monolith ps --standby), in the order of ps.addresses: host:port or unix:/path, or "" for a shard without
-	// one, such as shard 0, whose process coordinates. They need durability: wal.
+	// one. They need durability: wal. Where shard 0 has one, the first shard that has none decides for it, in a process without shard 0.
 	Addresses []string `yaml:"addresses" blank:"true"`
 	// Lease is after how long a shard that shard 0 does not reach stops to work and its standby takes over, and how long a standby that does not
 	// answer is waited for. Shorter takes over sooner, and by mistake where machines pause.
@@ -113,6 +113,17 @@ func (s *Standby) Of(shard int) string {
 		return s.Addresses[shard]
 	}
 	return ""
+}
+
+// Witness is the shard whose process decides which of the two processes of shard 0 is in charge, of so many: the first one behind shard 0 without a standby. 0 where shard 0 has no standby, or
+// there is no such shard.
+func (s *Standby) Witness(shards int) int {
+	for i := 1; i < shards && s.Of(0) != ""; i++ {
+		if s.Of(i) == "" {
+			return i
+		}
+	}
+	return 0
 }
 
 // Remote reports whether the shards are in other processes.

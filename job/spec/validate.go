@@ -44,6 +44,9 @@ func (c *Config) Validate() error {
 		if _, err := fsx.ParseURL(c.Snapshot.Upload); err != nil {
 			v.fault("snapshot.upload", "%v", err)
 		}
+		if c.PS.Standby.Of(0) != "" {
+			v.fault("snapshot.upload", "is not there for a job whose shard 0 has a standby: one process uploads; leave one of the two out, or copy dir/snapshots by other means")
+		}
 	}
 	v.evalColumns(&c.Eval)
 	v.backfill(c)
@@ -504,8 +507,8 @@ func (v *validator) ps(p *PS) {
 		switch {
 		case addr == "":
 			continue
-		case i == 0:
-			v.fault(path, "shard 0 has no standby: it coordinates, and nobody else could say whether it is dead or cut off; write \"\" there, and keep its log on a volume that outlives the machine (ps.wal.dir)")
+		case i == 0 && p.Standby.Witness(len(p.Addresses)) == 0:
+			v.fault(path, "is the standby of shard 0, and no shard decides which of the two is in charge; that takes a shard without a standby: add one to ps.addresses, or leave one \"\" in ps.standby.addresses")
 		case i >= len(p.Addresses):
 			v.fault(path, "is of a shard that is not there: ps.addresses has %d", len(p.Addresses))
 		case p.Durability != "wal":

@@ -117,8 +117,11 @@ func (f *Folder) lock() (unlock func() error, err error) {
 	if !f.Local() {
 		return unlock, nil
 	}
-	for _, of := range []string{f.dir, filepath.Dir(f.dir)} {
-		name := filepath.Join(of, LockName(0))
+	dir, above := f.dir, filepath.Dir(f.dir)
+	for _, name := range []string{
+		filepath.Join(dir, LockName(0)), filepath.Join(dir, StandbyLockName(0)), filepath.Join(above, LockName(0)), filepath.Join(above, StandbyLockName(0)),
+	} {
+		of := filepath.Dir(name)
 		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
