@@ -157,7 +157,7 @@ func chain(t *testing.T) *snapshot.Info {
 						total++
 					}
 				}
-				err = errors.Join(p.Changed(0, total, next, func() []int64 { return gone }), p.Dense(nil))
+				err = errors.Join(p.Changed(0, next, func() (int64, []int64) { return total, gone }), p.Dense(nil))
 			}
 			if err != nil {
 				t.Fatal(err)
