@@ -44,7 +44,7 @@ func describe(ctx context.Context, f *stored.Folder, found string) (*result.Snap
 	info := s.Info()
 	out := &result.SnapshotInfo{
 		Path: f.Name(found), Which: stored.WhichIs(f.FS, info), ID: int64(info.ID), Created: info.Created, Digest: digest, Rows: info.Rows(), Meta: info.Meta, Recipe: info.Recipe,
-		Positions: info.Positions, Kernels: string(info.State[stored.KernelsKey]),
+		Positions: info.Positions, Kernels: string(info.State[stored.KernelsKey]), ReferenceBatch: stored.ReferenceBatch(info.State),
 	}
 	if best, err := stored.BestIn(f.FS, filepath.Dir(found)); err == nil && best != nil && best.ID != info.ID {
 		out.Best = f.Name(best.Path)

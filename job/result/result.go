@@ -452,6 +452,8 @@ type SnapshotInfo struct {
 	Positions map[string]map[string]position.Progress `json:"positions"`
 	// Kernels is the family of kernels that the job began with, empty where a program did not say.
 	Kernels string `json:"kernels,omitempty"`
+	// ReferenceBatch is what gradients of rows are sums over a batch divided by, 0 where a program did not say.
+	ReferenceBatch int `json:"reference_batch,omitempty"`
 	// Meta is what the job stored beside: its name, the plan's hash.
 	Meta map[string]string `json:"meta,omitempty"`
 	// Recipe describes what the examples were made of that were trained on: the settings of each feature, label and weight.

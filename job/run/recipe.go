@@ -176,6 +176,9 @@ func (of *recipe) rebuild(ctx context.Context, set component.Set, logger func(sl
 	if err := t.dial(ctx); err != nil {
 		return nil, errors.Join(err, t.bad.close())
 	}
+	if err := t.refer(ctx, nil); err != nil {
+		return nil, errors.Join(err, t.close())
+	}
 	if of.Backfill {
 		if err := t.followBackfill(ctx); err != nil {
 			return nil, errors.Join(err, t.close())

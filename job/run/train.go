@@ -88,6 +88,9 @@ type trainer struct {
 	shards  shards
 	monitor *monitor
 	state   *stored.Trainer
+	// reference is what gradients of rows are sums over a batch divided by; otherBatch reports that the user was notified of it.
+	reference  int
+	otherBatch bool
 	// otherKernels reports that the user was notified of them.
 	otherKernels bool
 	bad          *badRows

@@ -178,7 +178,7 @@ func (t *trainer) ownOf(progress map[string]ps.Progress) map[string]ps.Progress 
 
 // stepOptions are those of a step that trains. lr is the factor on learning rates that was decided.
 func (t *trainer) stepOptions(lr float32) trainstep.StepOptions {
-	o := trainstep.StepOptions{Seed: t.cfg.Seed, Identities: t.known.identities(), LR: lr, Progressive: progressive(t.cfg), Trained: t.trained}
+	o := trainstep.StepOptions{Seed: t.cfg.Seed, Identities: t.known.identities(), LR: lr, Progressive: progressive(t.cfg), Trained: t.trained, ReferenceBatch: t.reference}
 	if t.cfg.PS.Remote() && !t.cfg.Deterministic { // others train on the same source
 		o.TrainedEvery = trainedEvery
 	}
@@ -530,6 +530,9 @@ func (t *trainer) restore(ctx context.Context, m *member, a ps.Assignment) (*sto
 		set = t.setter(m, a)
 	}
 	if err := t.recordKernels(ctx); err != nil { // the shards may have gone back to where they did not know
+		return nil, err
+	}
+	if err := t.refer(ctx, set); err != nil {
 		return nil, err
 	}
 	return stored.RestoreTrainer(ctx, t.shards, t.sourceName(), set)

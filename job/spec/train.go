@@ -9,6 +9,10 @@ import (
 type Train struct {
 	// Batch is the number of examples of a training batch.
 	Batch int `yaml:"batch" default:"512" min:"1" max:"1048576"`
+	// ReferenceBatch is what gradients of rows (embedding vectors and linear weights of ids) are sums over a batch's examples divided by, so that what one example
+	// changes of its ids does not depend on how many others are in its batch: not where train.batch changes, nor where a stream lets incomplete
+	// batches go. Those of layers are means over each batch. 0: the batch size that the job, or that of restore.from, began with; snapshots have it.
+	ReferenceBatch int `yaml:"reference_batch" default:"0" min:"0" max:"1048576"`
 	// Workers is how many batches are trained at once, each worker reading splits of its own. With more than one the
 	// order of updates depends on timing.
 	Workers int `yaml:"workers" default:"1" min:"1" max:"1024"`
@@ -201,8 +205,7 @@ type L1 struct {
 	Bias float64 `yaml:"bias" default:"0" min:"0"`
 }
 
-// Clips are the largest Euclidean norms of gradients of single ids: a longer one is scaled down to it, before L2 is added. Gradients are means over a batch, so what suits falls
-// with the batch. model.*.clip_norm bounds those of a batch together.
+// Clips are the largest Euclidean norms of gradients of single ids: a longer one is scaled down to it, before L2 is added. Gradients are sums over a batch divided by train.reference_batch. model.*.clip_norm bounds those of a batch together.
 type Clips struct {
 	// Sparse is that of an embedding vector's gradient; 0: none.
 	Sparse float64 `yaml:"sparse" default:"0" min:"0"`

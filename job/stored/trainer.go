@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/ps"
@@ -39,6 +40,19 @@ const TrainerKey = "trainer"
 
 // KernelsKey is the key of worker state that names the family of kernels that a job began with.
 const KernelsKey = "kernels"
+
+// ReferenceBatchKey is the key of worker state that holds the decimal batch size that gradients of rows go by (train.reference_batch). It goes with parameters
+// that another job begins with, as the optimizers' state does.
+const ReferenceBatchKey = "reference_batch"
+
+// ReferenceBatch is the reference batch size in worker state; 0 where there is none.
+func ReferenceBatch(state map[string][]byte) int {
+	n, err := strconv.Atoi(string(state[ReferenceBatchKey]))
+	if err != nil || n < 1 {
+		return 0
+	}
+	return n
+}
 
 // State is what keeps worker state.
 type State interface {

@@ -57,6 +57,9 @@ func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, outs 
 	}
 	step.Keys, step.Threads, step.Precision = traceKeys(c), c.StepThreads(), Precision(&c.PS)
 	step.Schedule = c.Train.Schedule.Factor()
+	if step.ReferenceBatch == 0 { // only planned
+		step.ReferenceBatch = c.Train.ReferenceBatch
+	}
 	depth := c.Train.Prefetch
 	examples = pipeline.Prefetch(examples, "prefetch", depth.Parse)
 	of := outputList{c, c.Outputs, "outputs"}

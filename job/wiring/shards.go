@@ -69,7 +69,7 @@ func ClusterOptions(c *spec.Config, plan *pipeline.Plan, m model.Model) (coordin
 		MaxStaged: maxStaged(c), Precision: Precision(&c.PS), Log: stored.LogOptions(c), Recovery: recovery(c), Lease: time.Duration(c.PS.Lease),
 		ConsumerIdle: time.Duration(c.PS.ConsumerIdle),
 		Meta:         map[string]string{"job": c.Name, "plan": plan.Hash(), "model": m.String()},
-		Recipe:       c.Recipe().JSON(), Fit: stored.Policies(c),
+		Recipe:       c.Recipe().JSON(), Fit: stored.Policies(c), Carry: []string{stored.ReferenceBatchKey},
 	}
 	if b, err := m.Marshal(); err == nil { // else it has a rule of the program's own, and only the program can make it
 		o.Model = &snapshot.Model{Name: c.Model.Name(), Version: graph.Version, Graph: b}

@@ -94,6 +94,8 @@ type Options struct {
 	Lease time.Duration
 	// Meta is stored with every snapshot: the job's name, the plan's hash.
 	Meta map[string]string
+	// Carry are keys of worker state that go with parameters: those of [Options].From bring what is stored under these, and nothing else.
+	Carry []string
 	// Recipe is stored with every snapshot too: JSON that says what examples are made of. So is Model, which may be nil.
 	Recipe json.RawMessage
 	Model  *snapshot.Model

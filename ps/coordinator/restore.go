@@ -429,9 +429,18 @@ func (c *Cluster) convert(ctx context.Context, info *ps.SnapshotInfo, fit *param
 	number := c.mu.newest
 	c.mu.Unlock()
 	place := ps.NewPlacement(c.opts.Layout, info.Shards)
+	var carried map[string][]byte
+	for _, key := range c.opts.Carry {
+		if b, ok := info.State[key]; ok {
+			if carried == nil {
+				carried = map[string][]byte{}
+			}
+			carried[key] = b
+		}
+	}
 	made, err := snapshot.Convert(ctx, from, fit, snapshot.Options{
 		FS: c.opts.FS, Dir: c.opts.Dir, ID: number, Layout: c.opts.Layout, Note: MadeOf + snapshot.Absolute(info.Path),
-		Meta: c.opts.Meta, Recipe: c.opts.Recipe, Model: c.opts.Model, Created: time.Now(), Need: info.Bytes(),
+		Meta: c.opts.Meta, Recipe: c.opts.Recipe, Model: c.opts.Model, Created: time.Now(), Need: info.Bytes(), State: carried,
 	}, keep, place.TensorShard)
 	if err = errors.Join(err, from.Close()); err != nil {
 		return nil, fmt.Errorf("ps: making a snapshot that fits of %s: %w", info.Path, err)

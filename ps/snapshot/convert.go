@@ -12,7 +12,7 @@ import (
 
 // Convert writes a snapshot in which the parameters of from fit o.Layout, as fit says: a model that has got a feature, a
 // head or a layer continues from there. Shards and Recipe are those of from, and so is where it was in its sources, positions
-// and worker state, when keep says so; otherwise the new snapshot has none. Rows are read and written one batch after the
+// and worker state, when keep says so; otherwise the new snapshot has no positions, and o.State. Rows are read and written one batch after the
 // other, so that no more of them is in memory. Errors: [ErrCorrupt], [ErrNoSpace], the context's; nothing is left behind.
 func Convert(ctx context.Context, from *Snapshot, fit *param.Fit, o Options, keep bool, home func(tensor string) int) (*Info, error) {
 	was := from.info

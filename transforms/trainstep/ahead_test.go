@@ -201,7 +201,7 @@ func TestAheadHasTheBitsOfInStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			name, format, _ := strings.Cut(name, "/")
 			p, _ := param.ParsePrecision(cmp.Or(format, "float32"))
-			m, o := models[name], trainstep.StepOptions{Precision: p}
+			m, o := models[name], trainstep.StepOptions{Precision: p, ReferenceBatch: 100}
 			run := func(ahead bool, looks, pushes, shards int, order *rand.Rand, kills bool) string {
 				c := aheadCluster(t, m, shards, p)
 				b := newBench(t, mem, c, m, "s", 7, ahead, o)

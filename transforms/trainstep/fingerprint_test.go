@@ -74,7 +74,7 @@ func TestFingerprint(t *testing.T) {
 				h.Free["StepOptions.TrainedEvery"] = "what others trained on, and when this process hears of it"
 				h.Free["StepOptions.Identities"] = "what the input holds"
 			case "score", "predict":
-				for _, field := range []string{"Seed", "Identities", "LR", "Observe", "Progressive", "Threads", "MaxStaleness", "Precision", "Schedule", "Trained", "TrainedEvery"} {
+				for _, field := range []string{"Seed", "Identities", "LR", "Observe", "Progressive", "Threads", "MaxStaleness", "ReferenceBatch", "Precision", "Schedule", "Trained", "TrainedEvery"} {
 					h.Free["StepOptions."+field] = "of training"
 				}
 			default:

@@ -31,8 +31,9 @@ func (s *step) check(p *Prepared, losses []float64) error {
 		}
 	}
 	layout := s.stage.model.Layout()
+	rows := maxGradient / max(1, s.stage.rowScale(p.NumRows()))
 	for t, grads := range s.session.Grads() {
-		if i := firstOutside(grads, maxGradient); i >= 0 {
+		if i := firstOutside(grads, rows); i >= 0 {
 			return fmt.Errorf("batch %s: the gradient of %s is %v: %s", p.Origin(), s.nameRow(p, t, i), grads[i], s.advice(p))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/monolith-go/monolith/internal/simd"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
@@ -42,6 +43,9 @@ type StepOptions struct {
 	// MaxStaleness is how many updates of other workers, as far as known, a batch that was looked up ahead may lack at its step; one
 	// that lacks more is looked up again. It matters to a [Lookup.Ahead] alone.
 	MaxStaleness int64
+	// ReferenceBatch is what gradients of rows are sums over the examples of a batch divided by; 0: the batch's own number, which makes them means, as those of
+	// dense tensors always are. An optimizer's state of a row is then of one scale whatever the size of batches is.
+	ReferenceBatch int
 	// Precision is the store's: that of rows that it gives without state and of the gradients that it is given.
 	Precision param.Precision
 }
@@ -76,9 +80,12 @@ func (s *Step) String() string { return "step" }
 
 // Fingerprint implements [pipeline.Stage]: the options and the model.
 func (s *Step) Fingerprint() string {
-	f := pipeline.Fingerprint("step", s.opts, "Observe", "Threads", "MaxStaleness", "Precision", "Schedule", "Trained", "TrainedEvery")
+	f := pipeline.Fingerprint("step", s.opts, "Observe", "Threads", "MaxStaleness", "Precision", "ReferenceBatch", "Schedule", "Trained", "TrainedEvery")
 	if s.opts.Schedule != (optim.Schedule{}) {
 		f += " schedule " + s.opts.Schedule.String()
+	}
+	if s.opts.ReferenceBatch != 0 {
+		f += fmt.Sprintf(" reference batch %d", s.opts.ReferenceBatch)
 	}
 	if s.opts.Precision != param.Float32 {
 		f += " in " + s.opts.Precision.String()
@@ -216,6 +223,11 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 	d := &p.lead
 	d.lr, d.examples = g.update.LR, g.update.Examples
 	d.grads, g.dense = s.session.TakeGrads(d.grads, g.dense)
+	if scale := s.stage.rowScale(p.NumRows()); scale != 1 {
+		for _, of := range d.grads {
+			simd.Scale(scale, of)
+		}
+	}
 	d.push(s.stage.model.Layout().Tables, p.in.Values)
 	if precision := s.stage.opts.Precision; p.ahead && precision != param.Float32 {
 		for _, g := range d.pushed { // what the store will apply, for the batches behind
@@ -232,6 +244,14 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 		s.replica.apply(p, s.dense, g.update.Dense)
 	}
 	return emit(g)
+}
+
+// rowScale is what makes the gradients of rows of a batch, means over its examples, those that are pushed.
+func (s *Step) rowScale(examples int) float32 {
+	if s.opts.ReferenceBatch == 0 {
+		return 1
+	}
+	return float32(examples) / float32(s.opts.ReferenceBatch)
 }
 
 // push makes what is pushed of gradients and, in tables with delays, of the weights that they were computed with.

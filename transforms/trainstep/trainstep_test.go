@@ -309,12 +309,12 @@ func TestStepRefusesDivergence(t *testing.T) {
 	m := newModel(t, zoo.Config{Name: "lr"})
 	store := newMapStore(m.Layout())
 	store.rows[1] = []float32{float32(math.NaN())}
-	_, err := runSteps(t, mem, m, store, []int{8})
+	_, err := runSteps(t, mem, m, store, []int{8}, trainstep.StepOptions{})
 	if err == nil || !strings.Contains(err.Error(), "test/s[0,8)") || !strings.Contains(err.Error(), "learning rate") {
 		t.Errorf("got %v, want an error that names the batch and says what to do", err)
 	}
 	store.fail = errors.New("shard gone")
-	if _, err := runSteps(t, mem, m, store, []int{8}); !errors.Is(err, store.fail) {
+	if _, err := runSteps(t, mem, m, store, []int{8}, trainstep.StepOptions{}); !errors.Is(err, store.fail) {
 		t.Errorf("got %v, want the store's error", err)
 	}
 }
@@ -323,19 +323,52 @@ func TestEmptyBatchMovesThePosition(t *testing.T) {
 	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
 	defer mem.AssertSize(t, 0)
 	m := newModel(t, zoo.Config{Name: "lr"})
-	got, err := runSteps(t, mem, m, newMapStore(m.Layout()), []int{0, 4})
+	got, err := runSteps(t, mem, m, newMapStore(m.Layout()), []int{0, 4}, trainstep.StepOptions{})
 	if err != nil || len(got) != 2 || got[0].NumRows != 0 || len(got[0].Dense) != 0 || got[1].NumRows != 4 {
 		t.Errorf("updates %+v, %v", got, err)
 	}
 }
 
-func runSteps(t testing.TB, mem memory.Allocator, m model.Model, store *mapStore, sizes []int) (out []param.Update, err error) {
+// TestRowsGoByTheReference: a reference batch size multiplies gradients of rows by the examples of the batch over it, and leaves those of dense tensors
+// alone. The clip of all gradients' norm comes before.
+func TestRowsGoByTheReference(t *testing.T) {
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	m := newModel(t, zoo.Config{Name: "deepfm", Dim: 4, Hidden: []int{4}, ClipNorm: 1e-3})
+	run := func(reference, n int) param.Update {
+		updates, err := runSteps(t, mem, m, newMapStore(m.Layout()), []int{n}, trainstep.StepOptions{ReferenceBatch: reference})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return updates[0]
+	}
+	for _, n := range []int{1, 3, 8} {
+		means := run(0, n)
+		for _, reference := range []int{1, 3, 8, 512} {
+			got := run(reference, n)
+			want := make([][]float32, len(means.Grads))
+			for i, of := range means.Grads {
+				for _, g := range of {
+					want[i] = append(want[i], g*(float32(n)/float32(reference)))
+				}
+			}
+			if diff := cmp.Diff(want, got.Grads); diff != "" {
+				t.Errorf("%d examples, reference %d: rows (-want +got)\n%s", n, reference, diff)
+			}
+			if diff := cmp.Diff(means.Dense, got.Dense); diff != "" {
+				t.Errorf("%d examples, reference %d: dense (-want +got)\n%s", n, reference, diff)
+			}
+		}
+	}
+}
+
+func runSteps(t testing.TB, mem memory.Allocator, m model.Model, store *mapStore, sizes []int, o trainstep.StepOptions) (out []param.Update, err error) {
 	t.Helper()
 	look, err := trainstep.NewLookup(m, store.open).Open(t.Context(), &pipeline.Env{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	step, err := trainstep.NewStep(m, store.open, trainstep.StepOptions{}).Open(t.Context(), &pipeline.Env{})
+	step, err := trainstep.NewStep(m, store.open, o).Open(t.Context(), &pipeline.Env{})
 	if err != nil {
 		t.Fatal(err)
 	}

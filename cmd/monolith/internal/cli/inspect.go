@@ -375,6 +375,9 @@ func writeSnapshot(w io.Writer, s *job.SnapshotInfo) error {
 	if s.Kernels != "" {
 		head = append(head, []string{"kernels", s.Kernels})
 	}
+	if s.ReferenceBatch != 0 {
+		head = append(head, []string{"reference batch", strconv.Itoa(s.ReferenceBatch)})
+	}
 	if s.Model != "" {
 		head = append(head, []string{"model", s.Model})
 	}
