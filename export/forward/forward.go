@@ -80,8 +80,11 @@ type settings struct {
 	Balance   float32
 	Inner     int
 	Logits    string
-	L0        float32 // in training alone
-	Prefix    string  `json:"name"` // of the tensors of a batch normalisation
+	L0        float32         // in training alone
+	Prefix    string          `json:"name"` // of the tensors of a batch normalisation
+	NoScale   bool            `json:"no_scale"`
+	NoCenter  bool            `json:"no_center"`
+	Training  json.RawMessage // of a batch normalisation
 	Dim       int
 	Epsilon   float32
 	Each      bool // vector, of a linear operator

@@ -299,7 +299,13 @@ func (l *lowering) fmEntries(n *node) Value {
 func (l *lowering) batchNorm(n *node) Value {
 	deviation := l.Op(Sqrt, l.Op(Add, l.tensor(n.Prefix+".moving_variance"), l.scalar(n.Epsilon)))
 	x := l.Op(Div, l.Op(Sub, l.input(n, 0), l.tensor(n.Prefix+".moving_mean")), deviation)
-	return l.Op(Add, l.Op(Mul, x, l.tensor(n.Prefix+".gamma")), l.tensor(n.Prefix+".beta"))
+	if !n.NoScale {
+		x = l.Op(Mul, x, l.tensor(n.Prefix+".gamma"))
+	}
+	if !n.NoCenter {
+		x = l.Op(Add, x, l.tensor(n.Prefix+".beta"))
+	}
+	return x
 }
 
 // standardise divides by the deviation where there is one that float32 tells from 0, and gives 0 elsewhere.

@@ -101,7 +101,7 @@ func TestKindsFollowReference(t *testing.T) {
 		"mlp":            {block("k", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{4, 3}, BatchNorm: true, Dropout: 0.2}, Out: 2}, "x", "n"), block("n", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{3}, KernelNorm: true}}, "x")},
 		"activation":     {block("d", &blocks.Dense{Units: 3}, "seen"), block("s", &blocks.Activation{Function: "prelu"}, "d"), block("p", &blocks.Pool{By: "mean"}, "s"), block("k", &blocks.Activation{Function: "softmax"}, "p")},
 		"layer_norm":     {block("n", &blocks.LayerNorm{Each: "vector"}, "v"), block("k", &blocks.LayerNorm{}, "n")},
-		"batch_norm":     {block("k", &blocks.BatchNorm{}, "x")},
+		"batch_norm":     {block("n", &blocks.BatchNorm{Decay: 0.9, Epsilon: 1e-5, Scale: true, Center: true, Moving: 0.5}, "x"), block("k", &blocks.BatchNorm{Decay: 0.99, Epsilon: 1e-3, MaxScale: 1.001, MaxShift: 0.001}, "n")},
 		"dropout":        {block("k", &blocks.Dropout{Rate: 0.3}, "x")},
 		"concat":         {block("k", &blocks.Concat{}, "v", "first")},
 		"sum":            {block("d", &blocks.Dense{Units: 4}, "x"), block("k", &blocks.Sum{}, "recent", "price", "d")},

@@ -110,14 +110,35 @@ func (k *LayerNorm) Build(s *Site) []Value {
 }
 
 // BatchNorm is [graph.Builder.BatchNorm]: [rows, n] -> the same.
-type BatchNorm struct{}
+type BatchNorm struct {
+	// Decay is what a batch leaves of the moving statistics, which predictions are normalised by.
+	Decay float64 `yaml:"decay" default:"0.9" above:"0" max:"0.999999"`
+	// Epsilon is added to variances.
+	Epsilon float64 `yaml:"epsilon" default:"0.00001" above:"0"`
+	// Scale learns a factor for each column, behind.
+	Scale bool `yaml:"scale" default:"true"`
+	// Center learns a number to add to each column, behind.
+	Center bool `yaml:"center" default:"true"`
+	// Moving is the share of the moving statistics in what training normalises by; 1: as predictions do, 0: the batch's alone. It suits batches that are small, or of one user each.
+	Moving float64 `yaml:"moving" default:"0" min:"0" max:"1"`
+	// Constant takes the statistics for constants on the way back.
+	Constant bool `yaml:"constant" default:"false"`
+	// MaxScale and max_shift correct what is normalised by the batch to what the moving statistics would have made of it, by so much at most (batch renormalisation, Ioffe, 2017: up to 3 and 5);
+	// 0: not at all.
+	MaxScale float64 `yaml:"max_scale" default:"0" min:"0" max:"1000000"`
+	// MaxShift is the furthest step, in deviations.
+	MaxShift float64 `yaml:"max_shift" default:"0" min:"0" max:"1000000"`
+}
 
 // Wants implements [Kind].
 func (*BatchNorm) Wants() []Input { return []Input{{Name: "value", Form: Rows}} }
 
 // Build implements [Kind].
-func (*BatchNorm) Build(s *Site) []Value {
-	return s.like(s.BatchNorm(s.Inputs[0].Node, graph.BatchNorm{Name: s.Name, Optimizer: s.Rule.Optimizer}))
+func (k *BatchNorm) Build(s *Site) []Value {
+	return s.like(s.BatchNorm(s.Inputs[0].Node, graph.BatchNorm{
+		Name: s.Name, Optimizer: s.Rule.Optimizer, Decay: float32(k.Decay), Epsilon: float32(k.Epsilon), NoScale: !k.Scale, NoCenter: !k.Center,
+		Training: graph.BatchNormTraining{Moving: float32(k.Moving), Constant: k.Constant, MaxScale: float32(k.MaxScale), MaxShift: float32(k.MaxShift)},
+	}))
 }
 
 // Dropout is [graph.Builder.Dropout]: [rows, n] -> the same.

@@ -1,8 +1,10 @@
 package graph
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/monolith-go/monolith/internal/simd"
 	"github.com/monolith-go/monolith/model/optim"
@@ -25,28 +27,67 @@ type BatchNorm struct {
 	Decay float32
 	// Epsilon is added to variances, above 0; 0 means [DefaultBatchNormEpsilon].
 	Epsilon float32
+	// NoScale leaves gamma out, NoCenter beta: they are 1 and 0.
+	NoScale, NoCenter bool
+	// Training says what training normalises by.
+	Training BatchNormTraining
+}
+
+// BatchNormTraining says what a batch normalisation normalises by in training. The zero value: the batch's statistics, through which the gradient goes.
+type BatchNormTraining struct {
+	// Moving is the share of the moving statistics, from 0 to 1, in the mean and the variance; the batch's have the rest, and the gradient goes through that.
+	// With 1 training normalises as prediction does (bytedance/monolith: training_use_global_dist with global_dist_momentum).
+	Moving float32 `json:"moving,omitzero"`
+	// Constant takes the statistics for constants on the way back (stop_grad_of_var_mean).
+	Constant bool `json:"constant,omitzero"`
+	// MaxScale is batch renormalisation (Ioffe, 2017, algorithm 1), where it is not 0: what is normalised by the batch is corrected to what the moving statistics
+	// would have made of it, by a factor of at most MaxScale, 1 or more, and a step of at most MaxShift deviations, 0 or more, which are constants on the way back.
+	MaxScale float32 `json:"max_scale,omitzero"`
+	MaxShift float32 `json:"max_shift,omitzero"`
+}
+
+func (t BatchNormTraining) check() error {
+	switch {
+	case !(t.Moving >= 0 && t.Moving <= 1):
+		return fmt.Errorf("a share %v of moving statistics is not between 0 and 1", t.Moving)
+	case t.MaxScale != 0 && !(t.MaxScale >= 1) || math.IsInf(float64(t.MaxScale), 0):
+		return fmt.Errorf("renormalisation by %v at most is not by 1 or more", t.MaxScale)
+	case !(t.MaxShift >= 0) || math.IsInf(float64(t.MaxShift), 0):
+		return fmt.Errorf("renormalisation by a step of %v at most is not by 0 or more", t.MaxShift)
+	case t.MaxShift != 0 && t.MaxScale == 0:
+		return fmt.Errorf("renormalisation by a step of %v at most has no largest factor, 1 or more", t.MaxShift)
+	case t.MaxScale != 0 && t.Moving != 0:
+		return errors.New("renormalisation is of what is normalised by the batch alone, not by moving statistics")
+	}
+	return nil
 }
 
 // batchNorm normalises each column.
 type batchNorm struct {
 	// Prefix is that of the names of its tensors.
-	Prefix  string  `json:"name"`
-	Epsilon float32 `json:"epsilon"`
+	Prefix   string            `json:"name"`
+	Epsilon  float32           `json:"epsilon"`
+	NoScale  bool              `json:"no_scale,omitzero"`
+	NoCenter bool              `json:"no_center,omitzero"`
+	Training BatchNormTraining `json:"training,omitzero"`
 
-	gamma, beta, mean, variance int
+	gamma, beta, mean, variance int // gamma and beta: -1 where there is none
 	epsilon                     float64
 }
 
 // batchNormState keeps the batch's statistics and scratch space for sums, one value for each column.
 type batchNormState struct {
-	mean, inv  []float32 // the batch's mean and 1/√(variance+ε)
+	batch      []float32 // the batch's mean
+	mean, inv  []float32 // what is normalised by: the mean, and 1/√(variance+ε)
 	sumA, sumB []float64
-	// Back: the means of dy and of dy·x̂, and γ/√(variance+ε).
-	m, v, factor []float32
+	// factor and offset are what follows, γ and β with the correction of renormalisation, which is scale and shift.
+	factor, offset, scale, shift []float32
+	// Back: the means of dy and of dy·x̂, as far as the gradient goes through the statistics.
+	m, v []float32
 }
 
 // BatchNorm normalises the columns of x [rows, dim] (Ioffe and Szegedy, 2015, algorithm 1): y = γ·(x-μ)/√(σ²+ε) + β. In
-// training μ and σ² are the batch's, each row counting the same whatever its weight; in prediction they are moving
+// training μ and σ² are the batch's, each row counting the same whatever its weight, unless cfg.Training says otherwise; in prediction they are moving
 // averages.
 //
 // The moving statistics are dense parameters with [optim.EMA] as their rule, so they travel, are shared by workers and
@@ -66,15 +107,19 @@ func (b *Builder) BatchNorm(x Node, cfg BatchNorm) Node {
 		init      param.Init
 		rule      optim.Optimizer
 		statistic bool
+		none      bool
 	}{
-		{gammaName, param.Constant(1), cfg.Optimizer, false},
-		{betaName, param.Zeros(), cfg.Optimizer, false},
-		{meanName, param.Zeros(), ema, true},
-		{varianceName, param.Constant(1), ema, true},
+		{gammaName, param.Constant(1), cfg.Optimizer, false, cfg.NoScale},
+		{betaName, param.Zeros(), cfg.Optimizer, false, cfg.NoCenter},
+		{meanName, param.Zeros(), ema, true, false},
+		{varianceName, param.Constant(1), ema, true, false},
 	} {
+		if t.none {
+			continue
+		}
 		b.tensor(param.Tensor{Name: cfg.Name + t.name, Shape: []int{x.shape.Dim}, Init: t.init, Optimizer: t.rule}, t.statistic)
 	}
-	return b.apply(&batchNorm{Prefix: cfg.Name, Epsilon: cfg.Epsilon}, x.shape.Dim, x)
+	return b.apply(&batchNorm{Prefix: cfg.Name, Epsilon: cfg.Epsilon, NoScale: cfg.NoScale, NoCenter: cfg.NoCenter, Training: cfg.Training}, x.shape.Dim, x)
 }
 
 // What the names of the tensors end in.
@@ -85,10 +130,31 @@ const (
 	varianceName = ".moving_variance"
 )
 
-func (*batchNorm) name() string     { return "batch_norm" }
-func (o *batchNorm) String() string { return fmt.Sprintf("batch_norm[epsilon %g]", o.Epsilon) }
-func (*batchNorm) learns() bool     { return true }
-func (*batchNorm) differs() bool    { return true }
+func (*batchNorm) name() string { return "batch_norm" }
+
+func (o *batchNorm) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "batch_norm[epsilon %g", o.Epsilon)
+	for _, with := range []struct {
+		is   bool
+		text string
+	}{
+		{o.NoScale, ", no scale"},
+		{o.NoCenter, ", no center"},
+		{o.Training.Moving != 0, fmt.Sprintf(", %g of moving statistics", o.Training.Moving)},
+		{o.Training.Constant, ", constant statistics"},
+		{o.Training.MaxScale != 0, fmt.Sprintf(", renormalised by %g and %g", o.Training.MaxScale, o.Training.MaxShift)},
+	} {
+		if with.is {
+			b.WriteString(with.text)
+		}
+	}
+	b.WriteByte(']')
+	return b.String()
+}
+
+func (*batchNorm) learns() bool  { return true }
+func (*batchNorm) differs() bool { return true }
 
 func (o *batchNorm) bind(b *Builder, in []Node) (Shape, error) {
 	if err := one(in, PerRow); err != nil {
@@ -97,12 +163,19 @@ func (o *batchNorm) bind(b *Builder, in []Node) (Shape, error) {
 	if !(o.Epsilon > 0) {
 		return Shape{}, fmt.Errorf("%q: epsilon %v is not above 0", o.Prefix, o.Epsilon)
 	}
+	if err := o.Training.check(); err != nil {
+		return Shape{}, fmt.Errorf("%q: %w", o.Prefix, err)
+	}
 	o.epsilon = float64(o.Epsilon)
 	for _, t := range []struct {
 		id        *int
 		name      string
 		statistic bool
-	}{{&o.gamma, gammaName, false}, {&o.beta, betaName, false}, {&o.mean, meanName, true}, {&o.variance, varianceName, true}} {
+		none      bool
+	}{{&o.gamma, gammaName, false, o.NoScale}, {&o.beta, betaName, false, o.NoCenter}, {&o.mean, meanName, true, false}, {&o.variance, varianceName, true, false}} {
+		if *t.id = -1; t.none {
+			continue
+		}
 		var err error
 		if *t.id, err = b.tensorNamed(o.Prefix+t.name, t.statistic, in[0].shape.Dim); err != nil {
 			return Shape{}, err
@@ -117,8 +190,9 @@ func (o *batchNorm) newState() any { return &batchNormState{} }
 
 func (st *batchNormState) resize(dim int) {
 	if len(st.mean) != dim {
-		st.mean, st.inv = make([]float32, dim), make([]float32, dim)
-		st.m, st.v, st.factor = make([]float32, dim), make([]float32, dim), make([]float32, dim)
+		for _, of := range []*[]float32{&st.batch, &st.mean, &st.inv, &st.factor, &st.offset, &st.scale, &st.shift, &st.m, &st.v} {
+			*of = make([]float32, dim)
+		}
 		st.sumA, st.sumB = make([]float64, dim), make([]float64, dim)
 	}
 }
@@ -135,22 +209,58 @@ func (o *batchNorm) block(s *Session, n *node, p pass, from, to int) {
 		return
 	}
 	st, x, y := s.state[n.id].(*batchNormState), s.vals[n.inputs[0]], s.vals[n.id]
-	mean, inv := st.mean[from:to], st.inv[from:to]
+	moving, variance := s.tensor(o.mean), s.tensor(o.variance)
+	mean, inv, factor, offset := st.mean[from:to], st.inv[from:to], st.factor[from:to], st.offset[from:to]
+	for j := range factor {
+		factor[j], offset[j] = 1, 0
+	}
+	if !o.NoScale {
+		copy(factor, s.tensor(o.gamma)[from:to])
+	}
+	if !o.NoCenter {
+		copy(offset, s.tensor(o.beta)[from:to])
+	}
 	if s.train {
 		o.observe(s, st, x, n.dim, from, to)
+		for j := from; s.rows > 0 && j < to; j++ {
+			o.choose(st, j, float64(moving[j]), float64(variance[j]))
+		}
 	} else {
-		copy(mean, s.tensor(o.mean)[from:to])
-		for j, v := range s.tensor(o.variance)[from:to] {
+		copy(mean, moving[from:to])
+		for j, v := range variance[from:to] {
 			inv[j] = float32(1 / math.Sqrt(float64(v)+o.epsilon))
 		}
 	}
-	gamma, beta := s.tensor(o.gamma)[from:to], s.tensor(o.beta)[from:to]
 	for at := from; at < s.rows*n.dim; at += n.dim {
-		simd.NormaliseColumns(x[at:][:to-from], mean, inv, gamma, beta, y[at:][:to-from])
+		simd.NormaliseColumns(x[at:][:to-from], mean, inv, factor, offset, y[at:][:to-from])
 	}
 }
 
-// observe computes the batch's statistics of some columns: the mean first, then the mean square distance from it, in float64 and row
+// choose sets what training normalises a column by, of the batch's statistics and the moving ones.
+func (o *batchNorm) choose(st *batchNormState, j int, moving, variance float64) {
+	mean, squares := st.sumA[j], st.sumB[j]
+	st.batch[j] = float32(mean)
+	if share := float64(o.Training.Moving); share != 0 {
+		mean, squares = share*moving+(1-share)*mean, share*variance+(1-share)*squares
+	}
+	deviation := math.Sqrt(squares + o.epsilon)
+	st.mean[j], st.inv[j] = float32(mean), float32(1/deviation)
+	if o.Training.MaxScale == 0 {
+		return
+	}
+	scale, shift := o.correction(mean, deviation, moving, math.Sqrt(variance+o.epsilon))
+	st.scale[j], st.shift[j] = float32(scale), float32(shift)
+	st.offset[j] += st.factor[j] * st.shift[j]
+	st.factor[j] *= st.scale[j]
+}
+
+// correction is that of renormalisation: r and d of the paper.
+func (o *batchNorm) correction(mean, deviation, moving, movingDeviation float64) (scale, shift float64) {
+	most, furthest := float64(o.Training.MaxScale), float64(o.Training.MaxShift)
+	return min(max(deviation/movingDeviation, 1/most), most), min(max((mean-moving)/movingDeviation, -furthest), furthest)
+}
+
+// observe computes the batch's statistics of some columns, in sumA the mean, then in sumB the mean square distance from it, in float64 and row
 // order.
 func (o *batchNorm) observe(s *Session, st *batchNormState, x []float32, dim, from, to int) {
 	if s.rows == 0 {
@@ -165,19 +275,18 @@ func (o *batchNorm) observe(s *Session, st *batchNormState, x []float32, dim, fr
 	rows := float64(s.rows)
 	for j := range sum {
 		sum[j] /= rows
-		st.mean[from+j] = float32(sum[j])
 	}
 	for at := from; at < s.rows*dim; at += dim {
 		simd.AddWideSquares(x[at:][:to-from], sum, squares)
 	}
-	for j, v := range squares {
-		squares[j] = v / rows
-		st.inv[from+j] = float32(1 / math.Sqrt(squares[j]+o.epsilon))
+	for j := range squares {
+		squares[j] /= rows
 	}
 }
 
-// backward is the derivative through the batch's statistics (Ioffe and Szegedy, 2015, section 3), gathered into
-// dx = γ/√(σ²+ε)·(dy - mean(dy) - x̂·mean(dy·x̂)).
+// backward is the derivative through the statistics (Ioffe and Szegedy, 2015, section 3), gathered into
+// dx = f/√(σ²+ε)·(dy - s·mean(dy) - s·x̂·mean(dy·x̂)) with f = γ, times the factor of renormalisation, and s the share of the batch in the statistics, 0 where they are constants;
+// the last x̂ is from the batch's mean.
 func (o *batchNorm) backward(s *Session, n *node) {
 	o.reportStatistics(s, s.state[n.id].(*batchNormState))
 	if s.rows == 0 {
@@ -190,27 +299,42 @@ func (o *batchNorm) backward(s *Session, n *node) {
 func (o *batchNorm) blockBack(s *Session, n *node, from, to int) {
 	dim, width, st := n.dim, to-from, s.state[n.id].(*batchNormState)
 	x, dy, dx := s.vals[n.inputs[0]], s.grads[n.id], s.work.into
-	mean, inv := st.mean[from:to], st.inv[from:to]
+	inv := st.inv[from:to]
 	sumDY, sumDYX := st.sumA[from:to], st.sumB[from:to]
 	clear(sumDY)
 	clear(sumDYX)
 	for at := from; at < s.rows*dim; at += dim {
-		simd.AddWideGrads(x[at:][:width], dy[at:][:width], mean, inv, sumDY, sumDYX)
+		simd.AddWideGrads(x[at:][:width], dy[at:][:width], st.mean[from:to], inv, sumDY, sumDYX)
 	}
-	dgamma, dbeta := s.tensorGrad(o.gamma)[from:to], s.tensorGrad(o.beta)[from:to]
-	for j := range sumDY {
-		dbeta[j] += float32(sumDY[j])
-		dgamma[j] += float32(sumDYX[j])
+	if !o.NoCenter {
+		dbeta := s.tensorGrad(o.beta)[from:to]
+		for j, sum := range sumDY {
+			dbeta[j] += float32(sum)
+		}
+	}
+	if !o.NoScale {
+		dgamma := s.tensorGrad(o.gamma)[from:to]
+		for j, sum := range sumDYX {
+			if o.Training.MaxScale != 0 {
+				sum = float64(st.scale[from+j])*sum + float64(st.shift[from+j])*sumDY[j]
+			}
+			dgamma[j] += float32(sum)
+		}
 	}
 	if dx == nil {
 		return
 	}
+	share := 1 - float64(o.Training.Moving)
+	if o.Training.Constant {
+		share = 0
+	}
 	m, v, factor := st.m[from:to], st.v[from:to], st.factor[from:to]
-	for j, gamma := range s.tensor(o.gamma)[from:to] {
-		m[j], v[j], factor[j] = float32(sumDY[j]/float64(s.rows)), float32(sumDYX[j]/float64(s.rows)), gamma*inv[j]
+	for j := range factor {
+		m[j], v[j] = float32(share*sumDY[j]/float64(s.rows)), float32(share*sumDYX[j]/float64(s.rows))
+		factor[j] *= inv[j]
 	}
 	for at := from; at < s.rows*dim; at += dim {
-		simd.AddColumnsGrad(x[at:][:width], dy[at:][:width], mean, inv, m, v, factor, dx[at:][:width])
+		simd.AddColumnsGrad(x[at:][:width], dy[at:][:width], st.batch[from:to], inv, m, v, factor, dx[at:][:width])
 	}
 }
 
@@ -221,7 +345,7 @@ func (o *batchNorm) reportStatistics(s *Session, st *batchNormState) {
 	if s.rows == 0 {
 		copy(mean, s.tensor(o.mean))
 	} else {
-		copy(mean, st.mean)
+		copy(mean, st.batch)
 	}
 	if s.rows < 2 {
 		copy(variance, s.tensor(o.variance))
@@ -237,7 +361,14 @@ func (o *batchNorm) reference(e *evaluation, n *node) []float64 {
 	x, rows := e.vals[n.inputs[0]], e.in.NumRows
 	out := make([]float64, rows*n.dim)
 	for j := range n.dim {
-		mean, variance := e.tensor(o.mean)[j], e.tensor(o.variance)[j]
+		moving, movingVariance := e.tensor(o.mean)[j], e.tensor(o.variance)[j]
+		mean, variance, factor, offset := moving, movingVariance, 1.0, 0.0
+		if !o.NoScale {
+			factor = e.tensor(o.gamma)[j]
+		}
+		if !o.NoCenter {
+			offset = e.tensor(o.beta)[j]
+		}
 		if e.train {
 			mean, variance = 0, 0
 			for r := range rows {
@@ -247,10 +378,16 @@ func (o *batchNorm) reference(e *evaluation, n *node) []float64 {
 				d := x[r*n.dim+j] - mean
 				variance += d * d / float64(rows)
 			}
+			if share := float64(o.Training.Moving); share != 0 {
+				mean, variance = share*moving+(1-share)*mean, share*movingVariance+(1-share)*variance
+			}
+			if o.Training.MaxScale != 0 {
+				scale, shift := o.correction(mean, math.Sqrt(variance+o.epsilon), moving, math.Sqrt(movingVariance+o.epsilon))
+				factor, offset = factor*scale, offset+factor*shift
+			}
 		}
 		for r := range rows {
-			xhat := (x[r*n.dim+j] - mean) / math.Sqrt(variance+o.epsilon)
-			out[r*n.dim+j] = e.tensor(o.gamma)[j]*xhat + e.tensor(o.beta)[j]
+			out[r*n.dim+j] = factor*(x[r*n.dim+j]-mean)/math.Sqrt(variance+o.epsilon) + offset
 		}
 	}
 	return out

@@ -176,6 +176,18 @@ var operators = map[string]func(b *bed) graph.Node{
 	"batch norm of inputs": func(b *bed) graph.Node {
 		return b.weigh(b.BatchNorm(b.dense, graph.BatchNorm{Name: "bn", Optimizer: optim.SGD{}, Epsilon: 0.1}))
 	},
+	"batch norm without tensors": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.BatchNorm(x, graph.BatchNorm{Name: "bn", Optimizer: optim.SGD{}, NoScale: true, NoCenter: true}), b.BatchNorm(x, graph.BatchNorm{Name: "cn", Optimizer: optim.SGD{}, NoScale: true}), b.BatchNorm(x, graph.BatchNorm{Name: "sn", Optimizer: optim.SGD{}, NoCenter: true})))
+	},
+	"batch norm by moving statistics": func(b *bed) graph.Node {
+		x := b.vec()
+		return b.weigh(b.Concat(b.BatchNorm(x, graph.BatchNorm{Name: "bn", Optimizer: optim.SGD{}, Training: graph.BatchNormTraining{Moving: 0.25}}), b.BatchNorm(x, graph.BatchNorm{Name: "mn", Optimizer: optim.SGD{}, Training: graph.BatchNormTraining{Moving: 1}})))
+	},
+	// Corrections are at their bounds, where they do not move with what is normalised: TestBatchRenorm has the others.
+	"batch renorm": func(b *bed) graph.Node {
+		return b.weigh(b.BatchNorm(b.vec(), graph.BatchNorm{Name: "bn", Optimizer: optim.SGD{}, Training: graph.BatchNormTraining{MaxScale: 1.001, MaxShift: 0.001}}))
+	},
 	"standardise": func(b *bed) graph.Node {
 		return b.weigh(b.Concat(b.vec(), b.Standardise(b.dense, "moments", 0.5)))
 	},
@@ -751,6 +763,90 @@ func TestBatchNormStatistics(t *testing.T) {
 	}
 }
 
+// TestBatchRenorm: within its bounds what training normalises is what prediction does, and what goes back is a batch normalisation's, times the correction.
+func TestBatchRenorm(t *testing.T) {
+	t.Parallel()
+	const moving, variance = 1.5, 4
+	build := func(training graph.BatchNormTraining, epsilon float32) *graph.Graph {
+		b := newBed()
+		x := b.BatchNorm(b.linear(b.dense, "w", 3), graph.BatchNorm{Name: "bn", Optimizer: optim.SGD{}, Epsilon: epsilon, Training: training})
+		g, err := b.Build(1, graph.Output{Head: model.Head{Name: "y", Loss: loss.Squared}, Node: b.RowSum(x)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	renormed := build(graph.BatchNormTraining{MaxScale: 1000, MaxShift: 1000}, 1e-3)
+	in := graphtest.Inputs(renormed, graphtest.Shape{Rows: 9}, 1)
+	dense := graphtest.Dense(renormed, 3)
+	at := len(dense) - 6
+	for j := range 3 {
+		dense[at+j], dense[at+3+j] = moving, variance
+	}
+	s := renormed.NewSession(1)
+	s.SetDense(dense)
+	want := append([]float32(nil), s.Predict(in)[0]...)
+	got, _ := s.Step(in, 1)
+	for r := range want {
+		if math.Abs(float64(got[0][r]-want[r])) > 1e-4 {
+			t.Errorf("row %d: training has %v, prediction %v", r, got[0][r], want[r])
+		}
+	}
+	// A batch normalisation with the correction in γ and β gives the same, and the same gradients before it; γ's is the sum of dy times what γ multiplies.
+	plain := build(graph.BatchNormTraining{}, 1e-3)
+	grads := slices.Clone(s.DenseGrad())
+	scaled := slices.Clone(dense)
+	mean, squares := grads[at:at+3], grads[at+3:at+6] // the batch's, as the moving ones hear of them
+	for j := range 3 {
+		deviation := math.Sqrt(float64(squares[j])*8/9 + 1e-3)
+		scale, shift := deviation/math.Sqrt(variance+1e-3), (float64(mean[j])-moving)/math.Sqrt(variance+1e-3)
+		gamma, beta := at-6+j, at-3+j
+		scaled[beta] = dense[beta] + dense[gamma]*float32(shift)
+		scaled[gamma] = dense[gamma] * float32(scale)
+	}
+	p := plain.NewSession(1)
+	p.SetDense(scaled)
+	same, _ := p.Step(in, 1)
+	for r := range want {
+		if math.Abs(float64(same[0][r]-want[r])) > 1e-4 {
+			t.Errorf("row %d: with the correction in the tensors %v, want %v", r, same[0][r], want[r])
+		}
+	}
+	for i, g := range p.DenseGrad()[:at-6] {
+		if math.Abs(float64(g-grads[i])) > 1e-4*(1+math.Abs(float64(g))) {
+			t.Errorf("gradient %d before it is %v, want %v", i, grads[i], g)
+		}
+	}
+	for j := range 3 {
+		scale := scaled[at-6+j] / dense[at-6+j]
+		shift := (scaled[at-3+j] - dense[at-3+j]) / dense[at-6+j]
+		if want := scale*p.DenseGrad()[at-6+j] + shift*p.DenseGrad()[at-3+j]; math.Abs(float64(want-grads[at-6+j])) > 1e-3*(1+math.Abs(float64(want))) {
+			t.Errorf("the gradient of gamma %d is %v, want %v", j, grads[at-6+j], want)
+		}
+	}
+	// Statistics that are constants: as by moving ones that are the batch's.
+	constant, byMoving := build(graph.BatchNormTraining{Constant: true}, 1e-3), build(graph.BatchNormTraining{Moving: 1}, 1e-3)
+	fixed := slices.Clone(dense)
+	for j := range 3 {
+		fixed[at+j], fixed[at+3+j] = mean[j], squares[j]*8/9
+	}
+	a, b := constant.NewSession(1), byMoving.NewSession(1)
+	a.SetDense(dense)
+	b.SetDense(fixed)
+	a.Step(in, 1)
+	b.Step(in, 1)
+	differs := false
+	for i, g := range b.DenseGrad()[:at] {
+		if math.Abs(float64(g-a.DenseGrad()[i])) > 1e-4*(1+math.Abs(float64(g))) {
+			t.Errorf("gradient %d with constant statistics is %v, want %v", i, a.DenseGrad()[i], g)
+		}
+		differs = differs || math.Abs(float64(g-grads[i])) > 1e-2
+	}
+	if !differs {
+		t.Error("gradients with constant statistics are those through them: nothing is tested here")
+	}
+}
+
 // TestStandardise trains on batches of different sizes, some values missing, and compares what a column is scaled by with
 // decayed sums worked out the slow way.
 func TestStandardise(t *testing.T) {
@@ -1003,6 +1099,10 @@ func TestBuildReportsEveryFault(t *testing.T) {
 	b.SparseFeature(model.Feature{Name: "e", Kind: model.Dense}, table)
 	b.DenseFeature(model.Feature{Name: "d", Kind: model.Dense})
 	b.BatchNorm(b.vec(), graph.BatchNorm{Name: "bn", Epsilon: -1, Decay: 2, Optimizer: optim.SGD{LR: -3}})
+	b.BatchNorm(b.vec(), graph.BatchNorm{Name: "b1", Optimizer: optim.SGD{}, Training: graph.BatchNormTraining{Moving: 2}})
+	b.BatchNorm(b.vec(), graph.BatchNorm{Name: "b2", Optimizer: optim.SGD{}, Training: graph.BatchNormTraining{MaxScale: 0.5}})
+	b.BatchNorm(b.vec(), graph.BatchNorm{Name: "b3", Optimizer: optim.SGD{}, Training: graph.BatchNormTraining{MaxShift: 1}})
+	b.BatchNorm(b.vec(), graph.BatchNorm{Name: "b4", Optimizer: optim.SGD{}, Training: graph.BatchNormTraining{MaxScale: 2, Moving: 0.5}})
 	b.ClipNorm(-2)
 	_, err := b.Build(1, click(b.dense))
 	if err == nil {
@@ -1010,6 +1110,10 @@ func TestBuildReportsEveryFault(t *testing.T) {
 	}
 	for _, want := range []string{
 		`linear: tensor "w" has shape [5 2], want [6 2]`,
+		`"b1": a share 2 of moving statistics is not between 0 and 1`,
+		`"b2": renormalisation by 0.5 at most is not by 1 or more`,
+		`"b3": renormalisation by a step of 1 at most has no largest factor, 1 or more`,
+		`"b4": renormalisation is of what is normalised by the batch alone`,
 		"mul: values of 6 and 4 columns",
 		"add: nothing to add",
 		"concat: no values",
