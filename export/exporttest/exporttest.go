@@ -52,13 +52,19 @@ func EveryOperator(t testing.TB) *graph.Graph {
 	query := b.Expand(pool(graph.Sum, b.Lookup(user, "vec")), history)
 	hidden := b.Sigmoid(b.Linear(b.Concat(query, entries, b.Mul(query, entries)), tensor("attention", 9, 4), nil))
 	weights := b.Softmax(b.Linear(hidden, tensor("score", 4, 1), nil))
+	moves := func(name string, width int) graph.Node { return b.Linear(entries, tensor(name, 3, width), nil) }
+	early := b.Concat(b.GRU(moves("moves", 6), tensor("states", 2, 6)), b.AUGRU(moves("weighed.moves", 6), weights, tensor("weighed.states", 2, 6)))
+	late, distances := b.AGRU(moves("other.moves", 9), weights, tensor("other.states", 3, 9)), tensor("distances", 2)
+	seen := b.PointwiseAttention(moves("queries", 4), moves("keys", 4), early, distances, 2)
+	now := pool(graph.Sum, b.Lookup(user, "vec"))
+	sequences := b.Concat(b.Last(early), pool(graph.Sum, late), pool(graph.Mean, seen), b.PointwiseTarget(now, now, now, late, entries, distances, 3))
 	x := b.Concat(
 		b.FMEntries(users, numbers), b.FM(users, 3), b.RowSum(pool(graph.Sum, b.Lookup(user, "bias"))), b.WeightedSum(weights, entries), b.First(entries, 2), b.Last(entries), pool(graph.Sum, b.Mul(entries, b.Add(b.Positions(history, tensor("places", 2, 3), false), b.Positions(history, tensor("ends", 3, 3), true)))),
 		pool(graph.Max, b.Lookup(item, "vec")), pool(graph.Mean, b.Lookup(item, "sign")), pool(graph.Sum, b.Lookup(place, "vec")), pool(graph.Max, b.Lookup(user, "cut")),
 		b.Standardise(price, "moments", 0.9), b.AddBias(b.Add(age, age), tensor("shift", 2)),
 	)
-	bias := tensor("bias", 5)
-	deep := b.Dropout(b.Relu(b.BatchNorm(b.Linear(x, tensor("w", x.Dim(), 5), &bias), graph.BatchNorm{Name: "norm", Optimizer: optim.SGD{LR: 1}})), 0.5)
+	shift := tensor("bias", 5)
+	deep := b.Dropout(b.Relu(b.BatchNorm(b.Linear(x, tensor("w", x.Dim(), 5), &shift), graph.BatchNorm{Name: "norm", Optimizer: optim.SGD{LR: 1}})), 0.5)
 	shared := b.GradNorm(deep, graph.GradNorm{Name: "balance", Heads: []string{"click", "minutes"}, Alpha: 1, Optimizer: optim.SGD{LR: 1}})
 	head := func(name, loss string, width int) graph.Output {
 		deep := deep
@@ -70,12 +76,12 @@ func EveryOperator(t testing.TB) *graph.Graph {
 		}
 		return graph.Output{Head: model.Head{Name: name, Loss: loss, Width: width}, Node: b.Linear(deep, tensor(name, 5, width), nil)}
 	}
-	// What takes the columns of a row for vectors goes to a head past all products whose operands a precision rounds: bits that differ in the
+	// What takes the columns of a row for vectors, or goes through histories, goes to a head past all products whose operands a precision rounds: bits that differ in the
 	// last place before would differ by much more behind.
 	three := b.CIN(b.LinearEach(numbers, tensor("each", 3, 2), nil), age, tensor("maps", 2, 3), 2)
 	mixed := b.SelfAttention(three, b.Scale(three, b.Sums(three, 2)), b.LayerNorm(three, graph.LayerNorm{Name: "vectors", Dim: 2, Epsilon: 0.1, Optimizer: optim.SGD{LR: 1}}), 2, 2)
 	pairs := b.Concat(b.FieldDots(mixed, 1), b.HardConcrete(mixed, tensor("gates", 3), 1), b.Razor(mixed, tensor("razor", 3, 3), []int{0, 1, 2}, 0.5, 1), b.RowProduct(b.Transpose(mixed, 3, 1), b.StopGradient(b.Affine(three, -0.5, 0.25)), 3), b.Transpose(three, 1, 3), b.Unit(b.PReLU(three, tensor("slope", 6)), 3), b.PairProducts(mixed, three, 2), b.PairDots(mixed, 2), b.BiInteraction(mixed, 2), b.Fold(mixed, 2), b.Means(three, 3), b.TopGates(three, 2, 1, mixed), b.KernelNorm(three, tensor("kernel", 3, 6), tensor("lengths", 6)))
-	last := []graph.Node{pairs, b.Both(b.Softmax(pairs), pairs), b.Columns(mixed, 1, 4)}
+	last := []graph.Node{sequences, pairs, b.Both(b.Softmax(pairs), pairs), b.Columns(mixed, 1, 4)}
 	for _, f := range graph.Functions() {
 		last = append(last, b.Apply(f, b.Columns(mixed, 1, 4)))
 	}
@@ -98,6 +104,20 @@ func Small(t testing.TB) *graph.Graph {
 		t.Fatal(err)
 	}
 	return m.(*zoo.Model).Graph
+}
+
+// Sequence is a graph of one operator that goes through lists: what a gated recurrent unit ends with.
+func Sequence(t testing.TB) *graph.Graph {
+	t.Helper()
+	b := graph.NewBuilder()
+	ids := b.Table(param.Table{Name: "ids", Segments: []param.Segment{{Name: "vec", Dim: 3, Optimizer: optim.SGD{LR: 1}}}})
+	x := b.Lookup(b.SparseFeature(model.Feature{Name: "history"}, ids), "vec")
+	states := b.GRU(x, b.Tensor(param.Tensor{Name: "state", Shape: []int{1, 3}, Optimizer: optim.SGD{LR: 1}}))
+	g, err := b.Build(1, graph.Output{Head: model.Head{Name: "click", Loss: loss.CrossEntropy}, Node: b.Last(states)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
 }
 
 // Stored is the model of a snapshot of a graph, with rows of the ids [ID] of those numbers below ids that has is true for.

@@ -478,3 +478,13 @@ func (e *evaluator) Scatter(x, row, rows forward.Value, largest bool) forward.Va
 	}
 	return e.put(out)
 }
+
+func (e *evaluator) Loop(times, x forward.Value, uses []forward.Value, body func(step, x forward.Value, uses []forward.Value) forward.Value) forward.Value {
+	dims := e.get(x).dims
+	for i := range int64(e.get(times).w[0]) {
+		if x = body(e.Ints(nil, i), x, uses); !slices.Equal(e.get(x).dims, dims) || len(dims) != 2 {
+			panic(fmt.Sprintf("a step of a loop makes %v of %v", e.get(x).dims, dims))
+		}
+	}
+	return x
+}

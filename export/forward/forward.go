@@ -95,6 +95,8 @@ type settings struct {
 	Salt      uint64
 	Space     []int // of a razor
 	Back      bool  // of positions
+	Replace   bool  // of a gru
+	Distances int   // of a pointwise attention
 	// What only training has of a razor and of a grad norm.
 	Cost                []float32
 	Tasks               []string
@@ -137,8 +139,6 @@ func refused() map[string]string {
 	const reason = "its value depends on the other rows of a batch, and a server puts requests together as they come"
 	return map[string]string{
 		"similarity": reason, "diagonal": reason, "batch_mean": reason, "broadcast": reason,
-		"pointwise_attention": "it takes all pairs of entries of lists that have any length, for which formats have padding alone; export as native",
-		"gru":                 "it goes through a list entry by entry, for which formats have loops alone; export as native",
 	}
 }
 
@@ -176,26 +176,28 @@ func operators() map[string]func(*lowering, *node) Value {
 		"dropout":       func(l *lowering, n *node) Value { return l.input(n, 0) },
 		"batch_softmax": (*lowering).score,
 
-		"layer_norm":     (*lowering).layerNorm,
-		"columns":        func(l *lowering, n *node) Value { return l.Columns(l.input(n, 0), n.From, n.To) },
-		"scale":          (*lowering).scale,
-		"fold":           (*lowering).foldVectors,
-		"vector_sums":    (*lowering).vectorSums,
-		"unit":           (*lowering).unit,
-		"transpose":      (*lowering).transpose,
-		"last":           (*lowering).last,
-		"hard_concrete":  (*lowering).hardConcrete,
-		"razor":          (*lowering).razor,
-		"positions":      (*lowering).positions,
-		"grad_norm":      func(l *lowering, n *node) Value { return l.input(n, 0) },
-		"row_product":    (*lowering).rowProduct,
-		"pair_products":  (*lowering).pairProducts,
-		"pair_dots":      (*lowering).pairDots,
-		"field_dots":     (*lowering).fieldDots,
-		"bi_interaction": (*lowering).biInteraction,
-		"self_attention": (*lowering).selfAttention,
-		"cin":            (*lowering).cin,
-		"both":           (*lowering).both,
+		"layer_norm":          (*lowering).layerNorm,
+		"columns":             func(l *lowering, n *node) Value { return l.Columns(l.input(n, 0), n.From, n.To) },
+		"scale":               (*lowering).scale,
+		"fold":                (*lowering).foldVectors,
+		"vector_sums":         (*lowering).vectorSums,
+		"unit":                (*lowering).unit,
+		"transpose":           (*lowering).transpose,
+		"last":                (*lowering).last,
+		"gru":                 (*lowering).gru,
+		"pointwise_attention": (*lowering).pointwiseAttention,
+		"hard_concrete":       (*lowering).hardConcrete,
+		"razor":               (*lowering).razor,
+		"positions":           (*lowering).positions,
+		"grad_norm":           func(l *lowering, n *node) Value { return l.input(n, 0) },
+		"row_product":         (*lowering).rowProduct,
+		"pair_products":       (*lowering).pairProducts,
+		"pair_dots":           (*lowering).pairDots,
+		"field_dots":          (*lowering).fieldDots,
+		"bi_interaction":      (*lowering).biInteraction,
+		"self_attention":      (*lowering).selfAttention,
+		"cin":                 (*lowering).cin,
+		"both":                (*lowering).both,
 	}
 }
 

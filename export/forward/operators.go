@@ -85,40 +85,6 @@ func (l *lowering) pool(n *node) Value {
 	return l.Concat(1, parts...)
 }
 
-// first puts each entry among the first n of its row at its place, and all others at a place behind all rows, which is left away.
-func (l *lowering) first(n *node) Value {
-	x, e, wide := l.input(n, 0), l.entries(l.nodes[n.Inputs[0]]), l.Ints(nil, int64(n.N))
-	counts := l.Cast(l.Reshape(l.counts(e), -1), Int)
-	at := l.Op(Sub, l.Range(l.Size(e.Row, 0)), l.Gather(l.Before(counts), e.Row))
-	end := l.Op(Mul, l.in.NumRows, wide)
-	at = l.Op(Select, l.Op(Less, at, wide), l.Op(Add, l.Op(Mul, e.Row, wide), at), end)
-	one := l.Ints(nil, 1)
-	all := l.Scatter(x, at, l.Op(Add, end, one), false)
-	return l.Reshape(l.Split(all, end, one)[0], -1, int64(n.Shape.Dim))
-}
-
-// positions gives each entry the vector of its place in its row.
-func (l *lowering) positions(n *node) Value {
-	e := l.entries(n)
-	counts := l.Cast(l.Reshape(l.counts(e), -1), Int)
-	begins := l.Before(counts)
-	place := l.Op(Sub, l.Range(l.Size(e.Row, 0)), l.Gather(begins, e.Row))
-	if n.Back {
-		place = l.Op(Sub, l.Op(Sub, l.Gather(counts, e.Row), l.Ints(nil, 1)), place)
-	}
-	last := l.Ints(nil, int64(l.shapeOf(n.Vectors)[0]-1))
-	return l.Gather(l.tensor(n.Vectors), l.Op(Select, l.Op(Less, place, last), place, last))
-}
-
-// last adds up, of each row's entries, the last one.
-func (l *lowering) last(n *node) Value {
-	x, e := l.input(n, 0), l.entries(l.nodes[n.Inputs[0]])
-	counts := l.Cast(l.Reshape(l.counts(e), -1), Int)
-	end := l.Gather(l.Op(Add, l.Before(counts), counts), e.Row)
-	is := l.Op(Equal, l.Op(Add, l.Range(l.Size(e.Row, 0)), l.Ints(nil, 1)), end)
-	return l.Scatter(l.Op(Mul, x, l.Reshape(l.Cast(is, Float), -1, 1)), e.Row, l.in.NumRows, false)
-}
-
 func (l *lowering) softmax(n *node) Value {
 	if n.Shape.Kind == graph.PerRow {
 		return l.softmaxOfRows(l.input(n, 0), n.Shape.Dim)
@@ -210,7 +176,7 @@ func (l *lowering) activation(n *node) Value {
 	below := func() Value { return l.Op(Min, x, l.scalar(0)) }
 	switch n.Function {
 	case graph.Tanh:
-		return l.Op(Sub, times(2, l.Op(Sigmoid, times(2, x))), one)
+		return l.tanh(x)
 	case graph.LeakyRelu:
 		return l.Op(Max, x, times(0.01, x))
 	case graph.ELU:
@@ -232,6 +198,12 @@ func (l *lowering) activation(n *node) Value {
 		return l.Op(Exp, x)
 	}
 	panic("export: no form for the function " + n.Text) // [exporttest.EveryOperator] has all
+}
+
+// tanh is 2σ(2x) - 1.
+func (l *lowering) tanh(x Value) Value {
+	two := l.scalar(2)
+	return l.Op(Sub, l.Op(Mul, two, l.Op(Sigmoid, l.Op(Mul, two, x))), l.scalar(1))
 }
 
 func (l *lowering) concat(n *node) Value {

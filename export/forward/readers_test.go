@@ -30,6 +30,7 @@ import (
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/model/zoo"
 	"github.com/monolith-go/monolith/pipeline/fid"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
@@ -314,18 +315,19 @@ func trained(t *testing.T, text string) *export.Model {
 // sampleRows is how many rows are compared.
 const sampleRows = 10000
 
-// zooModels are models of the zoo, as jobs name them; TestReaders has the operators of the others.
-var zooModels = []string{
-	"lr: {}", "fm: {dim: 8}", "deepfm: {dim: 8, hidden: [32, 16], batch_norm: true, embedding_init: {normal: 0.01}}", "dcnv2: {dim: 8, hidden: [32]}",
-	"shared_bottom: {dim: 8, hidden: [32], attention: 8, embedding_init: {truncated_normal: 0.05}}",
+// zooSettings are the settings of a model of the zoo, as jobs write them; those that are not here have their defaults.
+var zooSettings = map[string]string{
+	zoo.FM: "dim: 8", zoo.DeepFM: "dim: 8, hidden: [32, 16], batch_norm: true, embedding_init: {normal: 0.01}", zoo.DCNv2: "dim: 8, hidden: [32]",
+	zoo.SharedBottom: "dim: 8, hidden: [32], attention: 8, embedding_init: {truncated_normal: 0.05}",
 }
 
-func modelName(text string) string {
-	name, _, _ := strings.Cut(text, ":")
-	return name
+// attends reports whether a model of the zoo takes sequences.
+func attends(name string) bool {
+	_, err := zoo.New(zoo.Config{Name: name, Features: []zoo.Feature{{Name: "item"}, {Name: "history", Attends: "item"}}})
+	return err == nil
 }
 
-// TestRealDataReadersFrappe: TensorFlow and onnxruntime predict of 10,000 rows of Frappe what monolith predicts, for models of the zoo.
+// TestRealDataReadersFrappe: TensorFlow and onnxruntime predict of 10,000 rows of Frappe what monolith predicts, for every model of the zoo.
 func TestRealDataReadersFrappe(t *testing.T) {
 	readers.Need(t)
 	dir := filepath.Join(testbed.Data(t, "datasets"), "frappe")
@@ -339,16 +341,16 @@ func TestRealDataReadersFrappe(t *testing.T) {
 		s.rows++
 	}
 	var cases []readersCase
-	for _, text := range zooModels {
+	for _, name := range zoo.Names() {
 		m := trained(t, fmt.Sprintf(`
 version: 1
 name: frappe
 source: {text: {files: [%q]}}
 parse: {format: libfm, fields: [%s]}
-model: {%s}
-train: {batch: 1024, max_examples: 60000}
-`, filepath.Join(dir, "frappe.train.rebuilt.libfm.gz"), strings.Join(fields, ", "), text))
-		cases = append(cases, exportBoth(t, modelName(text), m, s, nil))
+model: {%s: {%s}}
+train: {batch: 1024, max_examples: 30000}
+`, filepath.Join(dir, "frappe.train.rebuilt.libfm.gz"), strings.Join(fields, ", "), name, zooSettings[name]))
+		cases = append(cases, exportBoth(t, name, m, s, nil))
 	}
 	runReaders(t, cases)
 	if cases[0].unseen == 0 {
@@ -356,13 +358,16 @@ train: {batch: 1024, max_examples: 60000}
 	}
 }
 
-// TestRealDataReadersMovieLens: the same of MovieLens-1M, with lists, two tables, numbers that are standardised and a sequence.
+// TestRealDataReadersMovieLens: the same of MovieLens-1M, with lists, two tables, numbers that are standardised, and what a user has rated before: nothing, more than a feature of
+// training keeps, and more than a model tells the places apart of.
 func TestRealDataReadersMovieLens(t *testing.T) {
 	readers.Need(t)
 	dir := filepath.Join(testbed.Data(t, "datasets"), "ml1m-bin")
 	users, movies := side(t, filepath.Join(dir, "users.dat")), side(t, filepath.Join(dir, "movies.dat"))
 	s := sample{ids: map[string][][]int64{}, dense: map[string][]float32{}}
-	for _, line := range lines(t, filepath.Join(dir, "val.tsv.gz"), sampleRows+1)[1:] {
+	train, rated := withHistories(t, lines(t, filepath.Join(dir, "train.tsv.gz"), 200001))
+	rng := rand.New(rand.NewPCG(4, 2))
+	for i, line := range lines(t, filepath.Join(dir, "val.tsv.gz"), sampleRows+1)[1:] {
 		fields := strings.Split(line, "\t")
 		s.ids["user"] = append(s.ids["user"], []int64{fidOf(t, 1, fields[0])})
 		s.ids["movie"] = append(s.ids["movie"], []int64{fidOf(t, 2, fields[1])})
@@ -371,6 +376,15 @@ func TestRealDataReadersMovieLens(t *testing.T) {
 			genres = append(genres, int64(8)<<fid.SignatureBits|int64(fid.HashString(genre)))
 		}
 		s.ids["genres"] = append(s.ids["genres"], genres)
+		var seen []int64
+		n := rng.IntN(12)
+		if i%500 == 0 {
+			n = 100
+		}
+		for _, movie := range rated[fields[0]][:min(n, len(rated[fields[0]]))] {
+			seen = append(seen, fidOf(t, 2, movie))
+		}
+		s.ids["seen"] = append(s.ids["seen"], seen)
 		age, err := strconv.ParseFloat(users[fields[0]][2], 32)
 		if err != nil {
 			t.Fatal(err)
@@ -379,10 +393,13 @@ func TestRealDataReadersMovieLens(t *testing.T) {
 		s.rows++
 	}
 	var cases []readersCase
-	for _, text := range zooModels {
-		taken := "combiner: mean"
-		if modelName(text) == "shared_bottom" {
+	for _, name := range zoo.Names() {
+		taken, settings := "combiner: mean", zooSettings[name]
+		if attends(name) {
 			taken = "attends: movie"
+		}
+		if name == zoo.DSSM {
+			settings = "item: [movie, genres]"
 		}
 		m := trained(t, fmt.Sprintf(`
 version: 1
@@ -397,18 +414,37 @@ parse:
   features:
     - {name: user, column: user_id, slot: 1, type: int, table: users}
     - {name: movie, column: movie_id, slot: 2, type: int}
-    - {name: genres, column: movie_genres, split: "|", slot: 8, %s}
+    - {name: genres, column: movie_genres, split: "|", slot: 8, combiner: mean}
+    - {name: seen, split: "|", slot: 2, type: int, max: 8, %s}
     - {name: age, kind: dense, standardise: running}
   label: label
-model: {%s}
-train: {batch: 512, max_examples: 40000}
-`, filepath.Join(dir, "train.tsv.gz"), filepath.Join(dir, "users.dat"), filepath.Join(dir, "movies.dat"), taken, text))
-		cases = append(cases, exportBoth(t, modelName(text), m, s, nil))
+model: {%s: {%s}}
+train: {batch: 512, max_examples: 20000}
+`, train, filepath.Join(dir, "users.dat"), filepath.Join(dir, "movies.dat"), taken, name, settings))
+		cases = append(cases, exportBoth(t, name, m, s, nil))
 	}
 	runReaders(t, cases)
 	if cases[0].unseen == 0 {
 		t.Error("all ids have rows: initial values are not compared")
 	}
+}
+
+// withHistories writes rows of ratings to a file with one more column, seen: what the user has rated before. It returns what each user has rated too.
+func withHistories(t *testing.T, rows []string) (file string, rated map[string][]string) {
+	t.Helper()
+	rated = map[string][]string{}
+	out := []string{rows[0] + "\tseen"}
+	for _, line := range rows[1:] {
+		fields := strings.Split(line, "\t")
+		before := rated[fields[0]]
+		out = append(out, line+"\t"+strings.Join(before[max(0, len(before)-12):], "|"))
+		rated[fields[0]] = append(before, fields[1])
+	}
+	file = filepath.Join(t.TempDir(), "train.tsv")
+	if err := os.WriteFile(file, []byte(strings.Join(out, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file, rated
 }
 
 func fidOf(t *testing.T, slot int, signature string) int64 {

@@ -83,7 +83,7 @@ type Target interface {
 	Columns(x Value, from, to int) Value
 	// Sum adds up along a dimension, which becomes 1.
 	Sum(x Value, axis int) Value
-	// Gather takes elements of the first dimension by a vector of their places.
+	// Gather takes elements of the first dimension by a vector of their places, or one by its place.
 	Gather(x, places Value) Value
 	// Where are the places of the true elements of a vector.
 	Where(x Value) Value
@@ -92,4 +92,7 @@ type Target interface {
 	// Scatter adds up the rows of a matrix [n, dim] that belong together, or takes the largest of each column: row i to row[i] of the result [rows, dim]. What no row
 	// belongs to is 0, or the smallest number.
 	Scatter(x, row, rows Value, largest bool) Value
+	// Loop makes a matrix of floats again and again, so many times: body is given which time it is, from 0, the matrix, and what it uses besides constants, and returns a matrix of the same shape. It has no loop
+	// of its own. The result is the last matrix, the one given where times is 0.
+	Loop(times, x Value, uses []Value, body func(step, x Value, uses []Value) Value) Value
 }

@@ -143,7 +143,7 @@ func newProgram(m *export.Model) *program {
 	return p
 }
 
-// value is an input or output: a ValueInfoProto. A dimension that is not known has a name.
+// value is an input or output: a ValueInfoProto. A dimension that is not known has a name, or none.
 type value struct {
 	name string
 	typ  int64
@@ -398,7 +398,7 @@ func (v *value) message() protofield.Message {
 		var dim protofield.Message
 		if n, err := strconv.ParseInt(d, 10, 64); err == nil {
 			dim.Int(1, n)
-		} else {
+		} else if d != "" {
 			dim.Text(2, d)
 		}
 		shape.Bytes(1, dim)

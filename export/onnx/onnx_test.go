@@ -120,6 +120,19 @@ func describeNode(each walk, b []byte) string {
 					value = strconv.FormatInt(n, 10)
 				case 4:
 					value = string(v)
+				case 6:
+					value = "{\n"
+					each(v, func(num protowire.Number, v []byte, _ int64) {
+						switch num {
+						case 1:
+							value += "  " + describeNode(each, v) + "\n"
+						case 11:
+							value += "  input " + describeValue(each, v) + "\n"
+						case 12:
+							value += "  output " + describeValue(each, v) + "\n"
+						}
+					})
+					value += "}"
 				case 8:
 					value = fmt.Sprintf("[%d bytes]", len(v))
 				}
@@ -195,21 +208,22 @@ func describeValue(each walk, b []byte) string {
 // TestGolden holds the structure of the file: every operator with its inputs and settings, inputs, outputs, and where parameters lie.
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	m := exporttest.Stored(t, exporttest.Small(t), 30, even)
-	dir := write(t, m)
-	got := strings.Join(read(t, dir).lines, "\n") + "\n"
-	path := filepath.Join("testdata", "deepfm.golden")
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+	for name, g := range map[string]*graph.Graph{"deepfm": exporttest.Small(t), "sequence": exporttest.Sequence(t)} {
+		dir := write(t, exporttest.Stored(t, g, 30, even))
+		got := strings.Join(read(t, dir).lines, "\n") + "\n"
+		path := filepath.Join("testdata", name+".golden")
+		if *rewrite {
+			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Error(diff)
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
 	}
 }
 

@@ -279,3 +279,30 @@ func (p *program) Scatter(x, row, rows forward.Value, largest bool) forward.Valu
 	into := p.apply(forward.Float, "ConstantOfShape", []forward.Value{p.Concat(0, p.Reshape(rows, 1), width)}, attrTensor("value", empty))
 	return p.apply(x.Type, "ScatterND", []forward.Value{into, p.Reshape(row, -1, 1), x}, attrText("reduction", by))
 }
+
+// Loop implements [forward.Target]. The body sees all values of the graph around it.
+func (p *program) Loop(times, x forward.Value, uses []forward.Value, body func(step, x forward.Value, uses []forward.Value) forward.Value) forward.Value {
+	step, more := p.unique(p.scope+"step"), p.unique(p.scope+"more")
+	state := forward.Value{Name: p.unique(p.scope + "state"), Type: x.Type}
+	around := p.nodes
+	p.nodes = nil
+	on := p.add("Identity", []string{more})
+	made := body(forward.Value{Name: step, Type: forward.Int}, state, uses)
+	var graph, attr protofield.Message
+	for i := range p.nodes {
+		graph.Bytes(1, p.nodes[i].message())
+	}
+	graph.Text(2, p.unique(p.scope+"body"))
+	matrix := []string{"", ""}
+	for _, v := range []value{{step, typeInt64, nil}, {more, typeBool, nil}, {state.Name, types[x.Type], matrix}} {
+		graph.Bytes(11, v.message())
+	}
+	for _, v := range []value{{on, typeBool, nil}, {made.Name, types[x.Type], matrix}} {
+		graph.Bytes(12, v.message())
+	}
+	p.nodes = around
+	attr.Text(1, "body")
+	attr.Bytes(6, graph)
+	attr.Int(20, 5)
+	return p.apply(x.Type, "Loop", []forward.Value{times, {}, x}, attr)
+}

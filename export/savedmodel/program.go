@@ -32,6 +32,8 @@ type program struct {
 	// prefix is that of the signature that the nodes to come belong to, scope that of the operator.
 	prefix, scope string
 	consts        map[string]string
+	// loop is the one whose body is being written, if any.
+	loop *loop
 	// layout's dense tensors and tables are variables.
 	layout *param.Layout
 	tables []embedding
@@ -156,13 +158,60 @@ func (p *program) apply(op string, inputs []string, attrs ...attr) string {
 func (p *program) constant(dtype int64, dims []int64, content []byte, strings ...string) string {
 	value := tensorOf(dtype, dims, content, strings)
 	key := p.prefix + string(value)
-	if name, ok := p.consts[key]; ok {
-		return name
+	if _, ok := p.consts[key]; !ok {
+		var m protofield.Message
+		m.Bytes(8, value)
+		p.consts[key] = p.apply("Const", nil, typed("dtype", dtype), attr{"value", m})
 	}
-	var m protofield.Message
-	m.Bytes(8, value)
-	p.consts[key] = p.apply("Const", nil, typed("dtype", dtype), attr{"value", m})
+	if p.loop != nil {
+		return p.inside(p.consts[key], dtype)
+	}
 	return p.consts[key]
+}
+
+// loop is one that is being written. A loop's operators are in a frame of its own, into which values go by Enter.
+type loop struct {
+	frame   string
+	entered map[string]string // what is the same each time, by its name outside
+}
+
+// inside is a value that the body of the loop uses and that is the same each time.
+func (p *program) inside(name string, dtype int64) string {
+	if _, ok := p.loop.entered[name]; !ok {
+		p.loop.entered[name] = p.apply("Enter", []string{name}, typed("T", dtype), text("frame_name", p.loop.frame), flag("is_constant"))
+	}
+	return p.loop.entered[name]
+}
+
+// Loop implements [forward.Target], in the form in which graphs have loops: Merge takes a value from outside or from the step before, and Switch gives it to the next step or to Exit.
+func (p *program) Loop(times, x forward.Value, uses []forward.Value, body func(step, x forward.Value, uses []forward.Value) forward.Value) forward.Value {
+	zero := p.number(0)
+	p.loop = &loop{frame: p.prefix + p.scope + "Loop", entered: map[string]string{}}
+	var merged, next [2]string
+	begin := []forward.Value{{Name: zero, Type: forward.Int}, x}
+	for i, v := range begin {
+		t := typed("T", dtypes[v.Type])
+		next[i] = p.unique(p.prefix + p.scope + "NextIteration")
+		merged[i] = p.apply("Merge", []string{p.apply("Enter", []string{v.Name}, t, text("frame_name", p.loop.frame)), next[i]}, t, counted("N", 2))
+	}
+	more := p.apply("Less", []string{merged[0], p.inside(times.Name, dtInt64)}, typed("T", dtInt64))
+	more = p.apply("LoopCond", []string{more})
+	var switched [2]string
+	var now [2]forward.Value
+	for i, v := range begin {
+		t := typed("T", dtypes[v.Type])
+		switched[i] = p.apply("Switch", []string{merged[i], more}, t)
+		now[i] = forward.Value{Name: p.apply("Identity", []string{output(switched[i], 1)}, t), Type: v.Type}
+	}
+	var used []forward.Value
+	for _, v := range uses {
+		used = append(used, forward.Value{Name: p.inside(v.Name, dtypes[v.Type]), Type: v.Type})
+	}
+	for i, v := range []forward.Value{p.Op(forward.Add, now[0], p.Ints(nil, 1)), body(now[0], now[1], used)} {
+		p.nodes = append(p.nodes, node{next[i], "NextIteration", []string{v.Name}, []attr{typed("T", dtypes[v.Type])}})
+	}
+	p.loop = nil
+	return p.value(x.Type, "Exit", []forward.Value{{Name: switched[1]}}, typed("T", dtypes[x.Type]))
 }
 
 // Scope implements [forward.Target].

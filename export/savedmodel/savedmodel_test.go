@@ -20,6 +20,7 @@ import (
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/protofield"
 	"github.com/monolith-go/monolith/internal/tfbundle"
+	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/ps/table"
 )
 
@@ -39,7 +40,16 @@ func write(t *testing.T, m *export.Model) (dir string) {
 // TestGolden holds the structure of the file: every operator with its inputs, the signatures and the variables.
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	m := exporttest.Stored(t, exporttest.Small(t), 30, even)
+	for name, g := range map[string]*graph.Graph{"deepfm": exporttest.Small(t), "sequence": exporttest.Sequence(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			golden(t, name, exporttest.Stored(t, g, 30, even))
+		})
+	}
+}
+
+func golden(t *testing.T, name string, m *export.Model) {
+	t.Helper()
 	dir := write(t, m)
 	b, err := os.ReadFile(filepath.Join(dir, "saved_model.pb"))
 	if err != nil {
@@ -63,7 +73,7 @@ func TestGolden(t *testing.T) {
 	for _, v := range bundle.Tensors() {
 		got += fmt.Sprintf("variable %s %d %v\n", v.Name, v.Type, v.Shape)
 	}
-	path := filepath.Join("testdata", "deepfm.golden")
+	path := filepath.Join("testdata", name+".golden")
 	if *rewrite {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/monolith-go/monolith/export/forward"
 	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/blocks"
@@ -86,7 +87,7 @@ func needed(cfg blocks.Config, value string) blocks.Config {
 	return cfg
 }
 
-// TestKindsFollowReference puts each kind between the inputs and a head: values and gradients are those of the slow reference.
+// TestKindsFollowReference puts each kind between the inputs and a head: values and gradients are those of the slow reference, and the model can be exported.
 func TestKindsFollowReference(t *testing.T) {
 	t.Parallel()
 	layers := blocks.Layers{Hidden: []int{4, 3}, Activation: "sigmoid"}
@@ -173,6 +174,9 @@ func TestKindsFollowReference(t *testing.T) {
 				t.Fatal(err)
 			}
 			graphtest.Check(t, g)
+			if err := forward.Check(g); err != nil {
+				t.Errorf("a model with the block has no form for TensorFlow and ONNX: %v", err)
+			}
 		})
 	}
 }

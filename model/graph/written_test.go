@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/monolith-go/monolith/export/forward"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/graph/graphtest"
@@ -81,6 +82,18 @@ func TestWrittenGraphsAreTheSame(t *testing.T) {
 		if !seen[name] {
 			t.Errorf("no test has operator %s", name)
 		}
+	}
+}
+
+// TestOperatorsLeave: every operator is one that exports have a form for or one that they refuse, and nothing else is.
+func TestOperatorsLeave(t *testing.T) {
+	t.Parallel()
+	exported, refused := forward.Operators()
+	got, want := append(exported, refused...), graph.OperatorNames()
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("operators of graphs (-) and of exports (+): %s", diff)
 	}
 }
 
