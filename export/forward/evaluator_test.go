@@ -450,8 +450,12 @@ func (e *evaluator) Where(x forward.Value) forward.Value {
 func (e *evaluator) Put(x, places, rows forward.Value) forward.Value {
 	out := *e.get(x)
 	out.f = slices.Clone(out.f)
-	from := *e.get(rows)
+	from, seen := *e.get(rows), map[uint64]bool{}
 	for i, p := range e.get(places).w {
+		if seen[p] {
+			panic("two rows for one place")
+		}
+		seen[p] = true
 		copy(out.piece(int(p), int(p)+1).f, from.piece(i, i+1).f)
 	}
 	return e.put(out)
@@ -465,6 +469,9 @@ func (e *evaluator) Scatter(x, row, rows forward.Value, largest bool) forward.Va
 		if largest {
 			out.f[i] = -math.MaxFloat32
 		}
+	}
+	if !slices.IsSorted(e.get(row).w) {
+		panic("rows that belong together are apart")
 	}
 	for i, r := range e.get(row).w {
 		to := out.piece(int(r), int(r)+1).f

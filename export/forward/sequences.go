@@ -18,15 +18,14 @@ func (l *lowering) longest(e Entries) Value {
 // least is the smaller of whole numbers.
 func (l *lowering) least(x, y Value) Value { return l.Op(Select, l.Op(Less, x, y), x, y) }
 
-// first puts each entry among the first n of its row at its place, and all others at a place behind all rows, which is left away.
+// first puts each entry among the first n of its row at its place, and leaves all others away.
 func (l *lowering) first(n *node) Value {
 	x, e, wide := l.input(n, 0), l.entries(l.nodes[n.Inputs[0]]), l.Ints(nil, int64(n.N))
-	at, _ := l.order(e)
-	end := l.Op(Mul, l.in.NumRows, wide)
-	at = l.Op(Select, l.Op(Less, at, wide), l.Op(Add, l.Op(Mul, e.Row, wide), at), end)
-	one := l.Ints(nil, 1)
-	all := l.Scatter(x, at, l.Op(Add, end, one), false)
-	return l.Reshape(l.Split(all, end, one)[0], -1, int64(n.Shape.Dim))
+	place, _ := l.order(e)
+	among := l.Where(l.Op(Less, place, wide))
+	at := l.Gather(l.Op(Add, l.Op(Mul, e.Row, wide), place), among)
+	none := l.fill(l.Range(l.Op(Mul, l.in.NumRows, wide)), n.Shape.Dim/n.N, 0)
+	return l.Reshape(l.Put(none, at, l.Gather(x, among)), -1, int64(n.Shape.Dim))
 }
 
 // positions gives each entry the vector of its place in its row.

@@ -87,9 +87,9 @@ type Target interface {
 	Gather(x, places Value) Value
 	// Where are the places of the true elements of a vector.
 	Where(x Value) Value
-	// Put is a copy of a matrix with other rows at some places.
+	// Put is a copy of a matrix with other rows at some places, each of which comes once.
 	Put(x, places, rows Value) Value
-	// Scatter adds up the rows of a matrix [n, dim] that belong together, or takes the largest of each column: row i to row[i] of the result [rows, dim]. What no row
+	// Scatter adds up the rows of a matrix [n, dim] that belong together, or takes the largest of each column: row i to row[i] of the result [rows, dim], and row does not go down. What no row
 	// belongs to is 0, or the smallest number.
 	Scatter(x, row, rows Value, largest bool) Value
 	// Loop makes a matrix of floats again and again, so many times: body is given which time it is, from 0, the matrix, and what it uses besides constants, and returns a matrix of the same shape. It has no loop

@@ -118,7 +118,7 @@ func (f Format) Write(ctx context.Context, m *export.Model, to export.Target) er
 
 // newProgram has the parameters as initializers: dense tensors, then tables.
 func newProgram(m *export.Model) *program {
-	p := &program{consts: map[string]string{}, taken: map[string]int{}, layout: m.Graph.Layout()}
+	p := &program{consts: map[string]string{}, paddings: map[[2]string]padding{}, taken: map[string]int{}, layout: m.Graph.Layout()}
 	end := int64(0)
 	parameter := func(name string, dims ...int64) {
 		size := int64(4)

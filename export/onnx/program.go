@@ -33,6 +33,8 @@ type program struct {
 	counts []int64
 	// rowNumbers: inputs are numbers of rows, and no node finds them.
 	rowNumbers bool
+	// paddings are those of vectors of rows, by their names and those of how many rows there are.
+	paddings map[[2]string]padding
 	// encoders are the nodes that find the rows of each table; -1: no feature has it.
 	encoders []int
 }
@@ -269,15 +271,40 @@ func (p *program) Put(x, places, rows forward.Value) forward.Value {
 	return p.apply(x.Type, "ScatterND", []forward.Value{x, p.Reshape(places, -1, 1), rows})
 }
 
-// Scatter implements [forward.Target].
-func (p *program) Scatter(x, row, rows forward.Value, largest bool) forward.Value {
-	by, empty := "add", float32(0)
-	if largest {
-		by, empty = "max", -math.MaxFloat32
+// padding is how the rows of a matrix that belong together are put side by side: where each goes, and how many places there are for those of one, one at least.
+type padding struct{ at, wide forward.Value }
+
+// padded is the padding of a vector that says where each row of a matrix belongs, in one of so many.
+func (p *program) padded(row, rows forward.Value) padding {
+	key := [...]string{row.Name, rows.Name}
+	if q, ok := p.paddings[key]; ok {
+		return q
 	}
-	width := p.apply(forward.Int, "Shape", []forward.Value{x}, attrInt("start", 1))
-	into := p.apply(forward.Float, "ConstantOfShape", []forward.Value{p.Concat(0, p.Reshape(rows, 1), width)}, attrTensor("value", empty))
-	return p.apply(x.Type, "ScatterND", []forward.Value{into, p.Reshape(row, -1, 1), x}, attrText("reduction", by))
+	one := p.Ints([]int64{1}, 1)
+	each := p.Op(forward.Add, p.Op(forward.Mul, row, p.Ints(nil, 0)), one)
+	none := p.apply(forward.Int, "Expand", []forward.Value{p.Ints([]int64{1}, 0), p.Reshape(rows, 1)})
+	// Elements are added up one after the other, unlike rows.
+	counts := p.apply(forward.Int, "ScatterElements", []forward.Value{none, row, each}, attrText("reduction", "add"))
+	place := p.Op(forward.Sub, p.Range(p.Size(row, 0)), p.Gather(p.Before(counts), row))
+	wide := p.apply(forward.Int, "ReduceMax", []forward.Value{p.Concat(0, counts, one)}, attrInt("keepdims", 0))
+	q := padding{p.Op(forward.Add, p.Op(forward.Mul, row, wide), place), wide}
+	p.paddings[key] = q
+	return q
+}
+
+// Scatter implements [forward.Target]. onnxruntime adds rows of ScatterND to one another on several threads without a lock, so that two that belong together may lose one of them: they go to places of their own
+// and are reduced from there.
+func (p *program) Scatter(x, row, rows forward.Value, largest bool) forward.Value {
+	by, empty := "ReduceSum", float32(0)
+	if largest {
+		by, empty = "ReduceMax", -math.MaxFloat32
+	}
+	q := p.padded(row, rows)
+	width, number := p.apply(forward.Int, "Shape", []forward.Value{x}, attrInt("start", 1)), p.Reshape(rows, 1)
+	wide := p.Reshape(q.wide, 1)
+	places := p.apply(forward.Float, "ConstantOfShape", []forward.Value{p.Concat(0, p.Op(forward.Mul, number, wide), width)}, attrTensor("value", empty))
+	put := p.apply(x.Type, "Reshape", []forward.Value{p.Put(places, q.at, x), p.Concat(0, number, wide, width)})
+	return p.apply(x.Type, by, []forward.Value{put, p.whole(1)}, attrInt("keepdims", 0))
 }
 
 // Loop implements [forward.Target]. The body sees all values of the graph around it.

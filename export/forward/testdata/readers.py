@@ -169,6 +169,8 @@ def check_onnx(case, what, inputs, want, worst, difference):
         got = session.run(names, {k: v[at:at + BATCH] for k, v in inputs.items()})
         for name, g in zip(names, got):
             worst(what, difference(g, want[name][at:at + BATCH]))
+    for name, none in zip(names, session.run(names, {k: v[:0] for k, v in inputs.items()})):
+        worst(what, difference(none, want[name][:0]))
     model = onnx.load(path, load_external_data=False)
     about = {"ir": model.ir_version, "opsets": {o.domain: o.version for o in model.opset_import}, "encoders": []}
     metadata = {p.key: p.value for p in model.metadata_props}
