@@ -23,36 +23,46 @@ var shares = []int{1, 10, 100}
 func incremental(ctx context.Context, o bench.Options, rows int) (out []bench.Result, err error) {
 	var ends ends
 	defer func() { err = errors.Join(err, ends.close()) }()
-	open := func(most int) (*trainer, error) {
+	open := func(most int, expire int64) (*trainer, error) {
 		dir, err := os.MkdirTemp(o.Dir, "monolith-bench-")
 		if err != nil {
 			return nil, err
 		}
 		ends.add(func() error { return os.RemoveAll(dir) })
-		return train(ctx, coordinator.Options{Dir: dir, Keep: 1, Incremental: most}, rows, 2, &ends)
+		l := layout(dim)
+		l.Retention.Default.Expire = expire
+		return train(ctx, coordinator.Options{Layout: l, Dir: dir, Keep: 1, Incremental: most}, rows, 2, &ends)
 	}
-	const most = 64 // more than are taken: none is compacted
-	tracks, err := open(most)
-	if err != nil {
-		return nil, err
-	}
+	const (
+		most = 64      // more than are taken: none is compacted
+		long = 1 << 50 // microseconds: rows are looked at, and none has expired
+	)
 	size, machine := fmt.Sprintf("%d M rows", rows/1_000_000), bench.Machine()
-	whole, err := tracks.times(ctx, ps.SnapshotOptions{Pin: true}, 0)
-	if err != nil {
-		return nil, err
-	}
-	for _, share := range shares {
-		got, err := tracks.times(ctx, ps.SnapshotOptions{}, rows*share/1000)
+	var tracks *trainer
+	for _, of := range []struct {
+		rows   string
+		expire int64
+	}{{size + " that may expire", long}, {size, 0}} {
+		if tracks, err = open(most, of.expire); err != nil {
+			return nil, err
+		}
+		whole, err := tracks.times(ctx, ps.SnapshotOptions{Pin: true}, 0)
 		if err != nil {
 			return nil, err
 		}
-		name := fmt.Sprintf("snapshot of %g %% changed of %s", float64(share)/10, size)
-		out = append(out,
-			bench.Result{Name: name, Unit: "ms", Ours: got.ms, Theirs: map[string]float64{"whole": whole.ms}, Ratio: got.ms / whole.ms, Machine: machine},
-			bench.Result{Name: name + ", bytes", Unit: "MB", Ours: got.mb, Theirs: map[string]float64{"whole": whole.mb}, Ratio: got.mb / whole.mb, Machine: machine},
-		)
+		for _, share := range shares {
+			got, err := tracks.times(ctx, ps.SnapshotOptions{}, rows*share/1000)
+			if err != nil {
+				return nil, err
+			}
+			name := fmt.Sprintf("snapshot of %g %% changed of %s", float64(share)/10, of.rows)
+			out = append(out,
+				bench.Result{Name: name, Unit: "ms", Ours: got.ms, Theirs: map[string]float64{"whole": whole.ms}, Ratio: got.ms / whole.ms, Machine: machine},
+				bench.Result{Name: name + ", bytes", Unit: "MB", Ours: got.mb, Theirs: map[string]float64{"whole": whole.mb}, Ratio: got.mb / whole.mb, Machine: machine},
+			)
+		}
 	}
-	plain, err := open(0)
+	plain, err := open(0, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -57,15 +57,15 @@ func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	o := bench.Options{Rounds: 1, Each: 10 * time.Millisecond, Rows: 20_000, Dir: t.TempDir()}
 	results, err := psbench.Snapshot(t.Context(), o)
-	if err != nil || len(results) != 4+2*3+1 {
+	if err != nil || len(results) != 4+2*2*3+1 {
 		t.Fatalf("%d results, %v", len(results), err)
 	}
-	for i := 5; i < 10; i += 2 { // bytes of .1, 1 and 10 %
+	for i := 5; i < 16; i += 2 { // bytes of .1, 1 and 10 %, of rows that may expire and of others
 		if r := results[i]; r.Unit != "MB" || r.Ours <= 0 || r.Ratio <= 0 || r.Ratio > .5 {
 			t.Errorf("got %+v", r)
 		}
 	}
-	for _, r := range append(results[:2:2], results[10]) {
+	for _, r := range append(results[:2:2], results[16]) {
 		if r.Ours <= 0 || r.Theirs["without"] <= 0 || r.Ratio <= 0 || r.Control <= 0 {
 			t.Errorf("got %+v", r)
 		}

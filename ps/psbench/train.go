@@ -72,7 +72,7 @@ func train(ctx context.Context, o coordinator.Options, rows, workers int, ends *
 func key(i int) int64 { return int64(uint64(i) * 0x9e3779b97f4a7c15) }
 
 func update(n, dim int) *param.Update {
-	u := &param.Update{Source: "s", LR: 1, NumRows: 1, Keys: [][]int64{make([]int64, n)}, Counts: [][]uint32{make([]uint32, n)}, Grads: [][]float32{make([]float32, n*dim)}}
+	u := &param.Update{Source: "s", LR: 1, NumRows: 1, Time: 1, Keys: [][]int64{make([]int64, n)}, Counts: [][]uint32{make([]uint32, n)}, Grads: [][]float32{make([]float32, n*dim)}}
 	for i := range u.Counts[0] {
 		u.Counts[0][i] = 1
 	}

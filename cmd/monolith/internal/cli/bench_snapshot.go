@@ -3,6 +3,6 @@ package cli
 func benchSnapshot() benchmark {
 	return benchmark{name: "snapshot", short: "Measure training while a snapshot is written", long: `Measure pushes of two workers to a table of --rows (10 million) while a snapshot of it is written, against the time before and after: rows a second, the
 longest push, the longest wait for the snapshot itself, and how fast it is written. Then snapshots of what has changed since the one before, when .1, 1
-and 10 % of the rows have, against whole ones, while nobody pushes; and pushes while changes are tracked against pushes while they are not. --dir is the
+and 10 % of the rows have, against whole ones, while nobody pushes, of rows that may expire, whose times have to be looked at, and of rows that stay; and pushes while changes are tracked against pushes while they are not. --dir is the
 disk that is measured.`}
 }
