@@ -10,6 +10,9 @@ func Asleep(p *Pool) bool {
 	return true
 }
 
+// CallerAsleep reports whether the caller of Run sleeps until the others' last blocks are done.
+func CallerAsleep(p *Pool) bool { return p.caller.asleep.Load() }
+
 // Choose is the choice of a family by the value of MONOLITH_SIMD and what the processor has.
 func Choose(env string, available []Family) (Family, error) { return choose(env, available) }
 

@@ -1,7 +1,6 @@
 package simd
 
 import (
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -18,7 +17,8 @@ type Task interface {
 // overlap: a pool belongs to one caller, such as a worker's model session. [Pool.Close] ends its goroutines.
 //
 // The goroutines are started once, because starting them for each product loses the second core at products of a
-// millisecond. After work they wait a few microseconds for more before they sleep.
+// millisecond. After work they wait a few microseconds for more before they sleep, as the caller does for their last blocks:
+// where other programs have the processors, these last as long as a thread may go without one.
 type Pool struct {
 	family  Family
 	threads int
@@ -32,6 +32,7 @@ type Pool struct {
 	run    uint32
 
 	sleepers []sleeper
+	caller   sleeper // in Run
 	closed   atomic.Bool
 	joined   sync.WaitGroup
 
@@ -63,6 +64,7 @@ func newPool(threads int, family Family) *Pool {
 	p := &Pool{family: family, threads: threads, sleepers: make([]sleeper, threads-1)}
 	p.gemm.pool, p.gemv.pool = p, p
 	p.gemm.space = make([]space, threads)
+	p.caller.wake = make(chan struct{}, 1)
 	for i := range p.sleepers {
 		p.sleepers[i].wake = make(chan struct{}, 1)
 		p.joined.Add(1)
@@ -101,15 +103,39 @@ func (p *Pool) Run(n int, t Task) {
 	p.wake(min(n-1, len(p.sleepers)))
 	for p.take(0) {
 	}
-	// The others are within their last block.
-	for spins := 0; p.done.Load() < int64(n); spins++ {
-		if spins < 1000 {
-			pause()
-		} else {
-			runtime.Gosched()
+	p.await(int64(n)) // the others are within their last block
+	p.task = nil
+}
+
+// await returns when n blocks are done.
+func (p *Pool) await(n int64) {
+	var began time.Time
+	for spins := 0; p.done.Load() < n; spins++ {
+		switch {
+		case spins == 0:
+			began = time.Now()
+		case spins%16 == 0 && time.Since(began) > patience:
+			p.sleep(n)
+			return
+		}
+		pause()
+	}
+}
+
+// sleep is await without the processor.
+func (p *Pool) sleep(n int64) {
+	s := &p.caller
+	for {
+		// Who does the last block counts it and looks at asleep then, so that one of the two sees the other.
+		s.asleep.Store(true)
+		if p.done.Load() >= n && s.asleep.CompareAndSwap(true, false) {
+			return
+		}
+		<-s.wake
+		if p.done.Load() >= n { // not so where who woke the caller had done the last block of the run before
+			return
 		}
 	}
-	p.task = nil
 }
 
 // take does one block of the current run, if there is one left.
@@ -120,8 +146,11 @@ func (p *Pool) take(worker int) bool {
 			return false
 		}
 		if p.word.CompareAndSwap(w, w-1) {
-			p.task.Block(worker, p.blocks-int(uint32(w)))
-			p.done.Add(1)
+			blocks := p.blocks
+			p.task.Block(worker, blocks-int(uint32(w)))
+			if p.done.Add(1) == int64(blocks) {
+				p.caller.rouse()
+			}
 			return true
 		}
 	}
@@ -130,10 +159,14 @@ func (p *Pool) take(worker int) bool {
 // wake wakes up to n sleeping goroutines; those that are awake need none of it.
 func (p *Pool) wake(n int) {
 	for i := range p.sleepers[:n] {
-		s := &p.sleepers[i]
-		if s.asleep.Load() && s.asleep.CompareAndSwap(true, false) {
-			s.wake <- struct{}{}
-		}
+		p.sleepers[i].rouse()
+	}
+}
+
+// rouse wakes the goroutine if it sleeps, or is about to.
+func (s *sleeper) rouse() {
+	if s.asleep.Load() && s.asleep.CompareAndSwap(true, false) {
+		s.wake <- struct{}{}
 	}
 }
 

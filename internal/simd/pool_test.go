@@ -82,6 +82,50 @@ func TestPoolWakesItsGoroutines(t *testing.T) {
 	}
 }
 
+// late has two blocks: the caller's ends once the other has begun, the other's once the caller of Run sleeps.
+type late struct {
+	pool  *simd.Pool
+	begun atomic.Bool
+	awake atomic.Bool
+}
+
+func (l *late) Block(worker, _ int) {
+	deadline := time.Now().Add(3 * time.Minute)
+	for worker == 0 && !l.begun.Load() {
+		runtime.Gosched()
+	}
+	if worker == 0 {
+		return
+	}
+	for l.begun.Store(true); !simd.CallerAsleep(l.pool); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			l.awake.Store(true)
+			return
+		}
+	}
+}
+
+// TestPoolsCallerSleeps while others do their last blocks for long, and is woken when they are done, run after run.
+func TestPoolsCallerSleeps(t *testing.T) {
+	t.Parallel()
+	pool := simd.NewPool(2)
+	defer pool.Close()
+	for range 100 {
+		l := &late{pool: pool}
+		pool.Run(2, l)
+		if l.awake.Load() {
+			t.Fatal("the caller waits awake for minutes")
+		}
+		c := &counts{done: make([]atomic.Int32, 40), busy: make([]atomic.Int32, 2)}
+		pool.Run(40, c) // another may be on its way out of the run before
+		for i := range c.done {
+			if got := c.done[i].Load(); got != 1 {
+				t.Fatalf("block %d was done %d times", i, got)
+			}
+		}
+	}
+}
+
 // TestPoolEndsItsGoroutines: Close returns when they have ended.
 func TestPoolEndsItsGoroutines(t *testing.T) {
 	before := runtime.NumGoroutine()
