@@ -28,13 +28,13 @@ func TestEveryModelResumes(t *testing.T) {
 	for _, name := range zooModels() {
 		features[name] = nil
 	}
-	for _, name := range []string{"din", "dien", "hstu"} {
+	for _, name := range []string{"din", "dien", "{dien: {agru: true}}", "hstu"} {
 		features[name+" with a history"] = []string{"parse.features=[{name: user, slot: 1}, {name: item, slot: 2}, {name: history, slot: 2, attends: item}]"}
 	}
 	for test, of := range features {
 		t.Run(test, func(t *testing.T) {
 			t.Parallel()
-			name, _, _ := strings.Cut(test, " ")
+			name, _, _ := strings.Cut(test, " with a history")
 			run := func(dir string, set ...string) string {
 				c, err := decodeGraphJob(dir, "model: "+name, append(of, set...)...)
 				if err != nil {

@@ -104,7 +104,9 @@ type settings struct {
 	Scale, Power, Alpha float32
 	Relative            bool
 
-	Temperature float32 // of a batch softmax and of a razor
+	Temperature     float32 // of a batch softmax and of a razor
+	High, Low       float64 // of gates, 0: as the operator has them by default
+	StraightThrough bool    `json:"straight_through"` // in training alone
 }
 
 // node is an operator with its settings.

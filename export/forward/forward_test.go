@@ -210,7 +210,7 @@ func TestLayerOptions(t *testing.T) {
 	x = b.Concat(x, layer.SelfAttention(b, "plain", x, 4, layer.SelfAttentionConfig{Layers: 2, Plain: true}))
 	x = layer.CrossVector(b, "cross", x, layer.CrossConfig{Layers: 1, Dropout: 0.5, Rule: rule})
 	x = b.Concat(b.BatchNorm(x, graph.BatchNorm{Name: "plain", NoScale: true, NoCenter: true, Optimizer: optim.SGD{LR: 1}}), b.BatchNorm(x, graph.BatchNorm{Name: "renorm", Training: graph.BatchNormTraining{MaxScale: 3}, Optimizer: optim.SGD{LR: 1}}))
-	routed := layer.SNR(b, "snr", x, []string{"a"}, 0, layer.ExpertsConfig{Experts: 2, Levels: 2, Average: true, Expert: layer.MLPConfig{Hidden: []int{5}, Rule: rule}})
+	routed := layer.SNR(b, "snr", x, []string{"a"}, layer.ExpertsConfig{Experts: 2, Levels: 2, Average: true, Routes: graph.HardConcrete{High: 1.25, Low: -0.5}, Expert: layer.MLPConfig{Hidden: []int{5}, Rule: rule}})
 	g, err := b.Build(1, graph.Output{Head: model.Head{Name: "y", Loss: loss.CrossEntropy}, Node: layer.Dense(b, "out", routed[0], 1, rule)})
 	if err != nil {
 		t.Fatal(err)

@@ -102,7 +102,8 @@ func (l *lowering) rowProduct(n *node) Value {
 
 // hardConcrete has the gates of predictions.
 func (l *lowering) hardConcrete(n *node) Value {
-	gates := l.Op(Add, l.Op(Mul, l.Op(Sigmoid, l.tensor(n.Logits)), l.scalar(1.2)), l.scalar(-0.1))
+	of := graph.HardConcrete{High: n.High, Low: n.Low}.WithDefaults()
+	gates := l.Op(Add, l.Op(Mul, l.Op(Sigmoid, l.tensor(n.Logits)), l.scalar(float32(of.High-of.Low))), l.scalar(float32(of.Low)))
 	gates = l.Op(Min, l.Op(Max, gates, l.scalar(0)), l.scalar(1))
 	count := l.shapeOf(n.Logits)[0]
 	x := l.vectors(l.input(n, 0), n.Shape.Dim, n.Shape.Dim/count)

@@ -8,6 +8,8 @@ import (
 
 // DIEN are the options of a deep interest evolution network.
 type DIEN struct {
+	// AGRU has what a movie has to do with the one looked at now in the place of the second unit's update gates; else it weighs them (AUGRU). Both are in the paper, section 4.3.
+	AGRU           bool `yaml:"agru" default:"false"`
 	Embedding      `yaml:",inline"`
 	MLP            `yaml:",inline"`
 	Regularisation `yaml:",inline"`
@@ -15,5 +17,5 @@ type DIEN struct {
 
 // Build implements [component.ModelConfig].
 func (m *DIEN) Build(in component.ModelInputs) (model.Model, error) {
-	return build(zoo.DIEN, in, &m.Embedding, &m.MLP, &m.Regularisation)
+	return build(zoo.DIEN, in, &m.Embedding, &m.MLP, &m.Regularisation, own(func(c *zoo.Config) { c.AGRU = m.AGRU }))
 }

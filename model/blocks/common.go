@@ -379,6 +379,14 @@ type SNR struct {
 	Levels int `yaml:"levels" default:"2" min:"1" max:"32"`
 	// L0 is what each open gate of a connection costs, as a share of the loss.
 	L0 float64 `yaml:"l0" default:"0" min:"0"`
+	// GateHigh is what gates are stretched to before they are cut off at 1: the further above 1, the more connections are wholly open (bytedance/monolith: zeta).
+	GateHigh float64 `yaml:"gate_high" default:"1.1" min:"1.001"`
+	// GateLow is what gates are stretched to before they are cut off at 0, -0.001 or less: the further below 0, the more connections are closed (bytedance/monolith: gamma).
+	GateLow float64 `yaml:"gate_low" default:"-0.1" max:"-0.001"`
+	// GateTemperature is that of the gates that are drawn in training: the lower, the fewer are between open and closed.
+	GateTemperature float64 `yaml:"gate_temperature" default:"0.5" above:"0"`
+	// StraightThrough has gates that are cut off learn as if they were not, in every batch; else they learn in those that draw them in between.
+	StraightThrough bool `yaml:"straight_through" default:"false"`
 	// Average leaves out the matrices of connections: what a gate lets through is what the perceptron before it says (SNR-Aver).
 	Average bool `yaml:"average" default:"false"`
 	Layers  `yaml:",inline"`
@@ -392,8 +400,13 @@ func (k *SNR) Build(s *Site) []Value {
 	if !k.check(s, k.Experts, k.Levels) {
 		return nil
 	}
-	cfg := layer.ExpertsConfig{Experts: k.Experts, Levels: k.Levels, Average: k.Average, Expert: k.config(s)}
-	return each(layer.SNR(s.Builder, s.Name, s.Join().Node, k.Tasks.Tasks, float32(k.L0), cfg))
+	routes := graph.HardConcrete{L0: float32(k.L0), High: k.GateHigh, Low: k.GateLow, Temperature: k.GateTemperature, StraightThrough: k.StraightThrough}
+	if err := routes.Validate(); err != nil {
+		s.Fault("%v", err)
+		return nil
+	}
+	cfg := layer.ExpertsConfig{Experts: k.Experts, Levels: k.Levels, Average: k.Average, Expert: k.config(s), Routes: routes}
+	return each(layer.SNR(s.Builder, s.Name, s.Join().Node, k.Tasks.Tasks, cfg))
 }
 
 // GradNorm is [graph.Builder.GradNorm] over all inputs side by side: [rows, n] -> for each head the same.

@@ -102,8 +102,8 @@ func TestBlocksMakeTheZoo(t *testing.T) {
 			append(append(each[:3:3], block("experts", &blocks.PLE{Tasks: tasks, Experts: 2, OwnExperts: 1, Levels: 2, Layers: layers}, names...)), towers("experts.click", "experts.buy")...), heads,
 		},
 		zoo.SNR: {
-			zoo.Config{Experts: 2, Levels: 2, Tower: []int{3}, L0: 0.25, Average: true},
-			append(append(each[:3:3], block("experts", &blocks.SNR{Tasks: tasks, Experts: 2, Levels: 2, L0: 0.25, Average: true, Layers: layers}, names...)), towers("experts.click", "experts.buy")...), heads,
+			zoo.Config{Experts: 2, Levels: 2, Tower: []int{3}, Average: true, Routes: graph.HardConcrete{L0: 0.25, High: 1.25, Low: -0.5, Temperature: 0.75, StraightThrough: true}},
+			append(append(each[:3:3], block("experts", &blocks.SNR{Tasks: tasks, Experts: 2, Levels: 2, L0: 0.25, GateHigh: 1.25, GateLow: -0.5, GateTemperature: 0.75, StraightThrough: true, Average: true, Layers: layers}, names...)), towers("experts.click", "experts.buy")...), heads,
 		},
 		zoo.SharedBottom: {zoo.Config{}, append(each[:3:3], hidden(names...), one("head.click", "deep"), one("head.buy", "deep")), heads},
 	}

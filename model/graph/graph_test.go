@@ -1,6 +1,7 @@
 package graph_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -279,7 +280,7 @@ var operators = map[string]func(b *bed) graph.Node{
 	},
 	"hard concrete": func(b *bed) graph.Node {
 		x := b.vec()
-		return b.weigh(b.Concat(b.HardConcrete(x, b.tensor("a", 6), 0), b.HardConcrete(x, b.tensor("c", 2), 0), b.HardConcrete(b.dense, b.tensor("d", 1), 0)))
+		return b.weigh(b.Concat(b.HardConcrete(x, b.tensor("a", 6), graph.HardConcrete{}), b.HardConcrete(x, b.tensor("c", 2), graph.HardConcrete{High: 1.5, Low: -0.75, Temperature: 0.25}), b.HardConcrete(b.dense, b.tensor("d", 1), graph.HardConcrete{})))
 	},
 	"razor": func(b *bed) graph.Node {
 		x := b.vec()
@@ -449,7 +450,7 @@ func TestL0(t *testing.T) {
 	logits := []float32{-2, -0.5, 0, 1.5}
 	build := func(l0 float32) *graph.Graph {
 		b := newBed()
-		g, err := b.Build(1, click(b.RowSum(b.HardConcrete(b.dense, b.tensor("a", 4), l0))))
+		g, err := b.Build(1, click(b.RowSum(b.HardConcrete(b.dense, b.tensor("a", 4), graph.HardConcrete{L0: l0, Low: -0.3, Temperature: 0.75}))))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -463,7 +464,7 @@ func TestL0(t *testing.T) {
 		s.Step(in, 1)
 		return s.DenseGrad()
 	}
-	open := func(a float64) float64 { return 1 / (1 + math.Exp(-a+math.Log(0.1/1.1)/2)) }
+	open := func(a float64) float64 { return 1 / (1 + math.Exp(-a+math.Log(0.3/1.1)*0.75)) }
 	without, with := grads(plain), grads(costly)
 	for i, a := range logits {
 		want := l0 * (open(float64(a)+1e-5) - open(float64(a)-1e-5)) / 2e-5
@@ -473,7 +474,7 @@ func TestL0(t *testing.T) {
 	}
 	// A gate of one column that has a 1: the logit of the prediction is the gate.
 	b := newBed()
-	g, err := b.Build(1, graph.Output{Head: model.Head{Name: "gate", Loss: loss.Squared}, Node: b.HardConcrete(b.Columns(b.dense, 0, 1), b.tensor("a", 1), 0)})
+	g, err := b.Build(1, graph.Output{Head: model.Head{Name: "gate", Loss: loss.Squared}, Node: b.HardConcrete(b.Columns(b.dense, 0, 1), b.tensor("a", 1), graph.HardConcrete{Low: -0.3, Temperature: 0.75})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -490,6 +491,95 @@ func TestL0(t *testing.T) {
 	if share, want := float64(closed)/draws, 1-open(-0.5); math.Abs(share-want) > 0.03 {
 		t.Errorf("of %d drawn gates %.3f are closed, want %.3f", draws, share, want)
 	}
+}
+
+// TestStraightThrough: gates that are cut off are 0 and 1, and have the gradient that they would have without: the slope of the logistic function that is drawn, by differences of it in float64. Gates
+// that do not let it through have none there.
+func TestStraightThrough(t *testing.T) {
+	t.Parallel()
+	const high, low, temperature = 1.5, -0.75, 0.4
+	logits, x := []float32{-2, -0.25, 0, 0.5, 2}, []float32{1, -2, 3, 0.5, -1}
+	step := func(through bool, seed uint64) (gates []float64, grads []float32) {
+		b := graph.NewBuilder()
+		in := b.DenseFeature(model.Feature{Name: "x", Kind: model.Dense, Dim: len(x)})
+		gated := b.HardConcrete(in, b.Tensor(param.Tensor{Name: "a", Shape: []int{len(x)}, Optimizer: optim.SGD{}}), graph.HardConcrete{High: high, Low: low, Temperature: temperature, StraightThrough: through})
+		outputs := make([]graph.Output, len(x))
+		for i := range outputs {
+			outputs[i] = graph.Output{Head: model.Head{Name: fmt.Sprint(i), Loss: loss.Squared}, Node: b.Columns(gated, i, i+1)}
+		}
+		g, err := b.Build(1, outputs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := g.NewSession(1)
+		defer s.Close()
+		s.SetDense(logits)
+		labels := make([][]float32, len(x))
+		for i := range labels {
+			labels[i] = []float32{5} // so that no loss has a slope of 0
+		}
+		p, _ := s.Step(&model.Inputs{NumRows: 1, Dense: [][]float32{x}, Labels: labels}, seed)
+		for i := range p {
+			gates = append(gates, float64(p[i][0]))
+		}
+		return gates, slices.Clone(s.DenseGrad())
+	}
+	cut := 0
+	for seed := range uint64(40) {
+		through, grads := step(true, seed)
+		plain, plainGrads := step(false, seed)
+		if !slices.Equal(through, plain) {
+			t.Fatalf("seed %d: gates differ by how they learn: %v, %v", seed, through, plain)
+		}
+		for i, y := range through {
+			z := y / float64(x[i])
+			if z != 0 && z != 1 {
+				if grads[i] != plainGrads[i] {
+					t.Errorf("seed %d, gate %d at %v: gradient %v, %v without going straight through", seed, i, z, grads[i], plainGrads[i])
+				}
+				continue
+			}
+			cut++
+			// What was drawn is known where the gate is not cut off alone: here of the graph's own noise, through a gate so wide that it never is.
+			if grads[i] == 0 || plainGrads[i] != 0 {
+				t.Errorf("seed %d, gate %d at %v: gradient %v, %v without going straight through", seed, i, z, grads[i], plainGrads[i])
+			}
+			s := drawn(t, logits[i], i, len(x), temperature, seed)
+			stretched := func(a float64) float64 {
+				return (high-low)/(1+math.Exp(-(math.Log(s/(1-s))+(a-float64(logits[i]))/temperature))) + low
+			}
+			slope := (stretched(float64(logits[i])+1e-5) - stretched(float64(logits[i])-1e-5)) / 2e-5
+			want := slope * float64(x[i]) * 2 * (y - 5)
+			if got := float64(grads[i]); math.Abs(got-want) > 1e-4*(1+math.Abs(want)) {
+				t.Errorf("seed %d, gate %d at %v: gradient %v, want %v", seed, i, z, got, want)
+			}
+		}
+	}
+	if cut < 20 {
+		t.Errorf("only %d gates were cut off: too few for a test", cut)
+	}
+}
+
+// drawn is σ((noise + logit)/temperature) of one of n gates in a step, by a gate that is hardly cut off and so says what it was.
+func drawn(t *testing.T, logit float32, i, n int, temperature float64, seed uint64) float64 {
+	t.Helper()
+	const tiny = 1e-9
+	b := graph.NewBuilder()
+	in := b.DenseFeature(model.Feature{Name: "x", Kind: model.Dense, Dim: n})
+	gated := b.HardConcrete(in, b.Tensor(param.Tensor{Name: "a", Shape: []int{n}, Optimizer: optim.SGD{}}), graph.HardConcrete{High: 1 + tiny, Low: -tiny, Temperature: temperature})
+	g, err := b.Build(1, graph.Output{Head: model.Head{Name: "y", Loss: loss.Squared}, Node: b.Columns(gated, i, i+1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := g.NewSession(1)
+	defer s.Close()
+	logits, ones := make([]float32, n), make([]float32, n)
+	for j := range ones {
+		logits[j], ones[j] = logit, 1
+	}
+	s.SetDense(logits)
+	p, _ := s.Step(&model.Inputs{NumRows: 1, Dense: [][]float32{ones}, Labels: [][]float32{{0}}}, seed)
+	return float64(p[0][0])
 }
 
 // TestBalance: what it costs that some gates get more than others is in the gradient, as differences of the squared coefficient of variation have it, and gates are drawn with the deviation

@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"math"
 
@@ -8,21 +10,61 @@ import (
 	"github.com/monolith-go/monolith/model/param"
 )
 
-// The distribution of the gates of a [Builder.HardConcrete] (bytedance/monolith: SNR's zeta, gamma and beta).
+// The distribution of the gates of a [HardConcrete] that says nothing of it (Louizos, Welling and Kingma, 2018, section 4; bytedance/monolith: the defaults of SNR).
 const (
-	gateHigh        = 1.1
-	gateLow         = -0.1
-	gateTemperature = 0.5
+	DefaultGateHigh        = 1.1
+	DefaultGateLow         = -0.1
+	DefaultGateTemperature = 0.5
 )
+
+// HardConcrete are the settings of gates that are learned.
+type HardConcrete struct {
+	// L0 is the share of the expected number of open gates that is minimised with the losses, from 0 up.
+	L0 float32 `json:"l0,omitzero"`
+	// High and Low are what gates are stretched to before they are cut off at 1 and 0, above 1 and below 0: the wider, the more gates are whole or closed (bytedance/monolith: zeta
+	// and gamma). 0 means [DefaultGateHigh] and [DefaultGateLow].
+	High float64 `json:"high,omitzero"`
+	Low  float64 `json:"low,omitzero"`
+	// Temperature is that of what is drawn in training, above 0: the lower, the fewer gates lie between 0 and 1 (bytedance/monolith: beta). 0 means [DefaultGateTemperature].
+	Temperature float64 `json:"temperature,omitzero"`
+	// StraightThrough gives gates that are cut off the gradient that they would have without (Bengio, Léonard and Courville, 2013; bytedance/monolith: use_ste), so that they learn in every step.
+	StraightThrough bool `json:"straight_through,omitzero"`
+}
+
+// WithDefaults has numbers for settings that are 0.
+func (c HardConcrete) WithDefaults() HardConcrete {
+	c.High, c.Low, c.Temperature = cmp.Or(c.High, DefaultGateHigh), cmp.Or(c.Low, DefaultGateLow), cmp.Or(c.Temperature, DefaultGateTemperature)
+	return c
+}
+
+// Validate says what no gates can have.
+func (c HardConcrete) Validate() error {
+	c = c.WithDefaults()
+	finite := func(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+	var faults []error
+	if !(c.L0 >= 0) || math.IsInf(float64(c.L0), 0) {
+		faults = append(faults, fmt.Errorf("l0 %v is not a number from 0 up", c.L0))
+	}
+	if !(c.High > 1) || !finite(c.High) {
+		faults = append(faults, fmt.Errorf("the upper end of gates, %v, is not a number above 1", c.High))
+	}
+	if !(c.Low < 0) || !finite(c.Low) {
+		faults = append(faults, fmt.Errorf("the lower end of gates, %v, is not a number below 0", c.Low))
+	}
+	if !(c.Temperature > 0) || !finite(c.Temperature) {
+		faults = append(faults, fmt.Errorf("the temperature of gates, %v, is not a number above 0", c.Temperature))
+	}
+	return errors.Join(faults...)
+}
 
 // hardConcrete multiplies vectors by gates that are learned.
 type hardConcrete struct {
 	Logits string `json:"logits"`
-	// L0 is the share of the number of open gates that is added to what is minimised.
-	L0 float32 `json:"l0,omitzero"`
+	HardConcrete
 	// Salt makes the noise of a graph's gates differ.
 	Salt uint64 `json:"salt"`
 
+	of     HardConcrete // with numbers for what is 0
 	logits int
 	gates  int
 	dim    int
@@ -34,15 +76,16 @@ type hardConcreteState struct{ gates, slopes []float32 }
 // HardConcrete multiplies each of the n vectors that x is made of by a gate from 0 to 1 that is learned: x [rows, n·dim] and logits a [n] -> [rows, n·dim] (Louizos, Welling and
 // Kingma, 2018, equations 10 and 11, of the whole batch at once). In training
 //
-//	z = min(1, max(0, σ((ln u - ln(1-u) + a)/½)·1.2 - 0.1))
+//	z = min(1, max(0, σ((ln u - ln(1-u) + a)/temperature)·(high - low) + low))
 //
-// with u between 0 and 1 drawn of the step's seed, the operator and the gate, so that gates are 0 or 1 with some probability and learn in between; in prediction z is
-// min(1, max(0, σ(a)·1.2 - 0.1)) (equation 13). l0 times the expected number of gates that are not 0 (equation 12) is minimised with the losses: as of L2, only the gradient shows it.
-func (b *Builder) HardConcrete(x Node, logits Tensor, l0 float32) Node {
+// with u between 0 and 1 drawn of the step's seed, the operator and the gate, so that gates are 0 or 1 with some probability and learn in between, or always where gradients go straight through;
+// in prediction z is min(1, max(0, σ(a)·(high - low) + low)) (equation 13). L0 times the expected number of gates that are not 0 (equation 12) is minimised with the losses: as of L2, only the
+// gradient shows it.
+func (b *Builder) HardConcrete(x Node, logits Tensor, cfg HardConcrete) Node {
 	if !b.ownsTensors("hard concrete", logits) {
 		return b.broken(x.shape.Dim)
 	}
-	return b.apply(&hardConcrete{Logits: b.tensorName(logits), L0: l0, Salt: b.salt}, x.shape.Dim, x)
+	return b.apply(&hardConcrete{Logits: b.tensorName(logits), HardConcrete: cfg, Salt: b.salt}, x.shape.Dim, x)
 }
 
 func (*hardConcrete) name() string  { return "hard_concrete" }
@@ -50,16 +93,21 @@ func (*hardConcrete) learns() bool  { return true }
 func (*hardConcrete) differs() bool { return true }
 
 func (o *hardConcrete) String() string {
-	return fmt.Sprintf("hard_concrete[%d gates, l0 %g]", o.gates, o.L0)
+	of := ""
+	if o.of != (HardConcrete{L0: o.L0}).WithDefaults() {
+		of = fmt.Sprintf(", from %g to %g, temperature %g, straight through %t", o.of.Low, o.of.High, o.of.Temperature, o.of.StraightThrough)
+	}
+	return fmt.Sprintf("hard_concrete[%d gates, l0 %g%s]", o.gates, o.L0, of)
 }
 
 func (o *hardConcrete) bind(b *Builder, in []Node) (shape Shape, err error) {
 	if err := one(in, PerRow); err != nil {
 		return Shape{}, err
 	}
-	if !(o.L0 >= 0) || math.IsInf(float64(o.L0), 0) {
-		return Shape{}, fmt.Errorf("l0 %v is not a number from 0 up", o.L0)
+	if err := o.Validate(); err != nil {
+		return Shape{}, err
 	}
+	o.of = o.WithDefaults()
 	for _, t := range b.tensors {
 		if t.Name == o.Logits && len(t.Shape) == 1 {
 			o.gates = t.Shape[0]
@@ -78,16 +126,17 @@ func (*hardConcrete) flops(_ *Graph, n *node, _ float64) float64 { return float6
 func (*hardConcrete) newState() any { return &hardConcreteState{} }
 
 // gate is that of a logit with its derivative; noise is ln u - ln(1-u) in training.
-func (*hardConcrete) gate(logit, noise float64, train bool) (z, slope float64) {
+func (o *hardConcrete) gate(logit, noise float64, train bool) (z, slope float64) {
 	temperature := 1.0
 	if train {
-		temperature = gateTemperature
+		temperature = o.of.Temperature
 	}
 	s := 1 / (1 + math.Exp(-(noise+logit)/temperature))
-	if z = s*(gateHigh-gateLow) + gateLow; z <= 0 || z >= 1 {
-		return min(max(z, 0), 1), 0
+	slope = s * (1 - s) / temperature * (o.of.High - o.of.Low)
+	if z = s*(o.of.High-o.of.Low) + o.of.Low; (z <= 0 || z >= 1) && !o.of.StraightThrough {
+		slope = 0
 	}
-	return z, s * (1 - s) / temperature * (gateHigh - gateLow)
+	return min(max(z, 0), 1), slope
 }
 
 // noise is ln u - ln(1-u) of gate i in a step with a seed.
@@ -97,8 +146,8 @@ func (o *hardConcrete) noise(seed uint64, i int) float64 {
 }
 
 // open is the probability that a gate is not 0, and its derivative by the logit.
-func (*hardConcrete) open(logit float64) (p, slope float64) {
-	p = 1 / (1 + math.Exp(-(logit - gateTemperature*math.Log(-gateLow/gateHigh))))
+func (o *hardConcrete) open(logit float64) (p, slope float64) {
+	p = 1 / (1 + math.Exp(-(logit - o.of.Temperature*math.Log(-o.of.Low/o.of.High))))
 	return p, p * (1 - p)
 }
 
@@ -143,9 +192,9 @@ func (o *hardConcrete) reference(e *evaluation, n *node) []float64 {
 		gate := i / o.dim % o.gates
 		logit := e.tensor(o.logits)[gate]
 		if e.train {
-			logit = (o.noise(e.seed, gate) + logit) / gateTemperature
+			logit = (o.noise(e.seed, gate) + logit) / o.of.Temperature
 		}
-		out[i] = v * min(max((gateHigh-gateLow)/(1+math.Exp(-logit))+gateLow, 0), 1)
+		out[i] = v * min(max((o.of.High-o.of.Low)/(1+math.Exp(-logit))+o.of.Low, 0), 1)
 	}
 	return out
 }

@@ -60,6 +60,8 @@ type ExpertsConfig struct {
 	Average bool
 	// Gate are the settings of the gates ([MMoE]).
 	Gate GateConfig
+	// Routes are the settings of the gates of connections ([SNR]).
+	Routes graph.HardConcrete
 }
 
 // MMoE is a multi-gate mixture of experts (Ma et al., 2018, equations 6 and 7): perceptrons that all tasks share, which each task mixes by
@@ -107,9 +109,9 @@ func PLE(b *graph.Builder, name string, x graph.Node, tasks []string, cfg Expert
 //
 //	input of perceptron j = Σᵢ zᵢⱼ·(outputᵢ·Wᵢⱼ), i over those of the level before
 //
-// and the same for each task behind the last level. With Average it is Σᵢ zᵢⱼ·outputᵢ, the paper's SNR-Aver, as bytedance/monolith has it. Gates are those of [graph.Builder.HardConcrete], whose l0 closes them. Perceptron e of level l is "name.l.e"; the tensors of
+// and the same for each task behind the last level. With Average it is Σᵢ zᵢⱼ·outputᵢ, the paper's SNR-Aver, as bytedance/monolith has it. Gates are those of [graph.Builder.HardConcrete], by Routes, whose L0 closes them. Perceptron e of level l is "name.l.e"; the tensors of
 // what connects level l with j are "name.l.to.j.i.weight", and the gates' logits "name.l.to.j.gates" [Experts], 1 at first: of each gate three quarters are open.
-func SNR(b *graph.Builder, name string, x graph.Node, tasks []string, l0 float32, cfg ExpertsConfig) []graph.Node {
+func SNR(b *graph.Builder, name string, x graph.Node, tasks []string, cfg ExpertsConfig) []graph.Node {
 	var before []graph.Node
 	route := func(name string) graph.Node {
 		var parts []graph.Node
@@ -121,7 +123,7 @@ func SNR(b *graph.Builder, name string, x graph.Node, tasks []string, l0 float32
 			parts = append(parts, b.Linear(v, weight(b, fmt.Sprintf("%s.%d", name, i), v.Dim(), v.Dim(), cfg.Expert.Rule), nil))
 		}
 		logits := b.Tensor(param.Tensor{Name: name + ".gates", Shape: []int{len(before)}, Init: param.Constant(1), Optimizer: cfg.Expert.Optimizer})
-		return b.Fold(b.HardConcrete(b.Concat(parts...), logits, l0), before[0].Dim())
+		return b.Fold(b.HardConcrete(b.Concat(parts...), logits, cfg.Routes), before[0].Dim())
 	}
 	for level := range cfg.Levels {
 		var next []graph.Node

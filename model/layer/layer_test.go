@@ -79,7 +79,7 @@ func TestLayersFollowReference(t *testing.T) {
 		},
 		"routing": func(b *graph.Builder, x graph.Node) graph.Node {
 			cfg := layer.ExpertsConfig{Experts: 2, Levels: 2, Expert: layer.MLPConfig{Hidden: []int{3}, Rule: rule}}
-			return b.Concat(layer.SNR(b, "s", x, []string{"a", "b"}, 0, cfg)...)
+			return b.Concat(layer.SNR(b, "s", x, []string{"a", "b"}, cfg)...)
 		},
 		"relation": func(b *graph.Builder, x graph.Node) graph.Node {
 			values := []graph.Node{layer.Dense(b, "d", x, 3, rule), layer.Dense(b, "e", x, 2, rule), x}

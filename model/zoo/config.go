@@ -113,8 +113,10 @@ type Config struct {
 	Relation []int
 	// Average leaves out the matrices of connections between levels (SNR): SNR-Aver in place of SNR-Trans. Default off.
 	Average bool
-	// L0 is what each open gate of a connection costs, as a share of the loss (SNR). Default 0.
-	L0 float32
+	// Routes are the gates of connections between levels (SNR). Default those of [graph.HardConcrete.WithDefaults].
+	Routes graph.HardConcrete
+	// AGRU has attention in the place of the update gates of the second recurrent unit in place of weighing them (DIEN). Default off.
+	AGRU bool
 	// Item are the features of the item's tower, the others are the user's; Vector is the width of what a tower gives (DSSM). Default the last feature, 32.
 	Item   []string
 	Vector int
@@ -317,7 +319,9 @@ func (c Config) Validate() error {
 	notNegative("bias_l2", float64(c.BiasL2))
 	notNegative("dense_l2", float64(c.DenseL2))
 	notNegative("clip_norm", c.ClipNorm)
-	notNegative("l0", float64(c.L0))
+	if err := c.Routes.Validate(); err != nil {
+		bad("%w", err)
+	}
 	notNegative("balance", float64(c.Balance))
 	if !(c.Temperature > 0) || math.IsInf(c.Temperature, 0) {
 		bad("temperature %v is not a number above 0", c.Temperature)
@@ -482,10 +486,16 @@ func (c Config) String() string {
 		fmt.Fprintf(&b, ",cross_dropout=%g", c.CrossDropout)
 	}
 	if slices.Contains(shape.uses, "l0") {
-		fmt.Fprintf(&b, ",l0=%g", c.L0)
+		fmt.Fprintf(&b, ",l0=%g", c.Routes.L0)
+		if r := c.Routes.WithDefaults(); r != (graph.HardConcrete{L0: r.L0}).WithDefaults() {
+			fmt.Fprintf(&b, ",gates=%g:%g:%g:%t", r.Low, r.High, r.Temperature, r.StraightThrough)
+		}
 		if c.Average {
 			b.WriteString(",average=true")
 		}
+	}
+	if c.Name == DIEN && c.AGRU {
+		b.WriteString(",agru=true")
 	}
 	if c.inBatch() {
 		fmt.Fprintf(&b, ",temperature=%g", c.Temperature)

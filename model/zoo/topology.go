@@ -198,7 +198,7 @@ func topologies() []topology {
 			return heads
 		}},
 		{name: SNR, vectors: true, perceptron: true, attends: true, heads: true, uses: []string{"experts", "levels", "tower", "l0"}, build: func(a *assembly) []graph.Node {
-			return a.towers(layer.SNR(a.b, "experts", a.inputs(), a.headNames(), a.cfg.L0, a.experts()))
+			return a.towers(layer.SNR(a.b, "experts", a.inputs(), a.headNames(), a.experts()))
 		}},
 		{name: DBMTL, vectors: true, perceptron: true, attends: true, heads: true, uses: []string{"tower", "relation"}, build: func(a *assembly) []graph.Node {
 			bottom, names := a.deep(a.inputs()), a.headNames()

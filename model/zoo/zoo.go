@@ -223,7 +223,7 @@ func (a *assembly) inputs() graph.Node {
 
 // evolution is DIEN's.
 func (a *assembly) evolution(name string, now, entries graph.Node, f graph.Sparse) graph.Node {
-	return layer.DIEN(a.b, "evolution."+name, now, entries, f, layer.DIENConfig{Width: entries.Dim(), Rule: a.rule})
+	return layer.DIEN(a.b, "evolution."+name, now, entries, f, layer.DIENConfig{Width: entries.Dim(), AGRU: a.cfg.AGRU, Rule: a.rule})
 }
 
 // transduction is HSTU's.
@@ -424,7 +424,7 @@ func (a *assembly) headNames() []string {
 
 // experts are the settings of experts, each of which is a perceptron.
 func (a *assembly) experts() layer.ExpertsConfig {
-	return layer.ExpertsConfig{Experts: a.cfg.Experts, Own: a.cfg.OwnExperts, Levels: a.cfg.Levels, Average: a.cfg.Average, Expert: a.mlpConfig(a.cfg.Hidden)}
+	return layer.ExpertsConfig{Experts: a.cfg.Experts, Own: a.cfg.OwnExperts, Levels: a.cfg.Levels, Average: a.cfg.Average, Routes: a.cfg.Routes, Expert: a.mlpConfig(a.cfg.Hidden)}
 }
 
 // towers are a perceptron of each head over a value of its own.

@@ -246,6 +246,24 @@ func TestSettingsReachTheLayout(t *testing.T) {
 	if one := (zoo.Config{Name: zoo.AutoInt, Features: mixed()}); heads.String() == one.String() || mustNew(t, heads).Text() == mustNew(t, one).Text() {
 		t.Error("attention heads change nothing")
 	}
+	// Gates by other settings, and the other of two recurrent units, are other models of one layout.
+	routed := zoo.Config{Name: zoo.SNR, Features: mixed()}
+	for _, r := range []graph.HardConcrete{{L0: 1}, {High: 1.5}, {Low: -0.5}, {Temperature: 0.25}, {StraightThrough: true}} {
+		other := routed
+		if other.Routes = r; other.String() == routed.String() || mustNew(t, other).Text() == mustNew(t, routed).Text() {
+			t.Errorf("gates %+v change nothing", r)
+		}
+		for _, name := range []string{zoo.MMoE, zoo.PLE} {
+			if other.Name = name; other.String() != (zoo.Config{Name: name, Features: mixed()}).String() {
+				t.Errorf("%s has gates %+v", name, r)
+			}
+		}
+	}
+	evolving := zoo.Config{Name: zoo.DIEN, Features: append(mixed(), zoo.Feature{Name: "history", Attends: "user"})}
+	replaced := evolving
+	if replaced.AGRU = true; replaced.String() == evolving.String() || mustNew(t, replaced).Text() == mustNew(t, evolving).Text() {
+		t.Error("agru changes nothing")
+	}
 	lr := zoo.Config{Name: zoo.LR, Features: mixed()}
 	other := lr
 	other.Dim, other.Hidden, other.Dropout, other.VecOptimizer = 3, []int{4}, 0.5, optim.SGD{}
