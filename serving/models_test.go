@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/monolith-go/monolith/export/native"
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/serving"
 )
 
@@ -91,6 +93,66 @@ func TestSwitchUnderLoad(t *testing.T) {
 	}
 	if got := states(t, m, "clicks"); got != "11 AVAILABLE" {
 		t.Errorf("versions are %s", got)
+	}
+}
+
+// TestMemoryIsFlat switches between versions, and asks each, and compares what lives in memory, what is mapped and which files are open after a tenth of the switches and after all of them. It is not
+// parallel, so that nothing else of this process lives meanwhile.
+func TestMemoryIsFlat(t *testing.T) { //nolint:paralleltest // it measures this process
+	switches, asked := 1000, 36
+	switch {
+	case testbed.Required("memory"):
+		switches = 10_000 // with as many requests as an hour of a hundred a second has
+	case testing.Short():
+		switches = 100
+	}
+	tr := train(t, "{fm: {dim: 4}}", "")
+	export := filepath.Join(tr.exports, filepath.Base(tr.export(t)))
+	dir := t.TempDir()
+	linked(t, export, dir, 1)
+	m := models(t, serving.ModelConfig{Name: "clicks", Dir: dir})
+	h := serving.NewServer(serving.Options{Models: m, Threads: 2}).Handler(nil)
+	body := instances(t, tr.asked[:20])
+	type use struct{ heap, mapped, files int }
+	now := func() (u use) {
+		runtime.GC()
+		runtime.GC() // what pools keep is gone after two
+		var s runtime.MemStats
+		runtime.ReadMemStats(&s)
+		u.heap = int(s.HeapAlloc)
+		if maps, err := os.ReadFile("/proc/self/maps"); err == nil {
+			u.mapped = bytes.Count(maps, []byte(dir))
+		}
+		if files, err := os.ReadDir("/proc/self/fd"); err == nil {
+			u.files = len(files)
+		}
+		return u
+	}
+	var before use
+	for number := 2; number < 2+switches; number++ {
+		linked(t, export, dir, number)
+		if err := m.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(filepath.Join(dir, fmt.Sprint(number-1))); err != nil {
+			t.Fatal(err)
+		}
+		for range asked {
+			if code, got := ask(t, h, "/v1/models/clicks:predict", body); code != http.StatusOK {
+				t.Fatalf("version %d: %d: %s", number, code, got)
+			}
+		}
+		if number == 1+switches/10 {
+			before = now()
+		}
+	}
+	after := now()
+	t.Logf("%d switches, %d requests: %+v after a tenth, %+v at the end", switches, switches*asked, before, after)
+	if after.heap > before.heap+32<<10 || after.mapped > before.mapped || after.files > before.files {
+		t.Errorf("%+v after %d switches, %+v after %d", before, switches/10, after, switches)
+	}
+	if got := states(t, m, "clicks"); !strings.HasPrefix(got, fmt.Sprintf("%d AVAILABLE", switches+1)) {
+		t.Errorf("versions are %.200s", got)
 	}
 }
 
