@@ -110,7 +110,11 @@ func TestMemoryIsFlat(t *testing.T) { //nolint:paralleltest // it measures this 
 	export := filepath.Join(tr.exports, filepath.Base(tr.export(t)))
 	dir := t.TempDir()
 	linked(t, export, dir, 1)
-	m := models(t, serving.ModelConfig{Name: "clicks", Dir: dir})
+	m := serving.NewModels(serving.ModelsOptions{Recipe: recipe}) // without a log, which tests keep
+	defer m.Close()
+	if err := m.Configure(t.Context(), []serving.ModelConfig{{Name: "clicks", Dir: dir}}); err != nil {
+		t.Fatal(err)
+	}
 	h := serving.NewServer(serving.Options{Models: m, Threads: 2}).Handler(nil)
 	body := instances(t, tr.asked[:20])
 	type use struct{ heap, mapped, files int }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -214,6 +216,71 @@ func TestAnswersNobodyReads(t *testing.T) {
 			t.Errorf("read late: %d predictions of %d, %v", n, examples, err)
 		}
 	}
+}
+
+// TestPagesNobodyReads: answers over HTTP that are not read hold neither a place nor a connection: each ends with the time that it has to be written in, and others are served meanwhile.
+func TestPagesNobodyReads(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("waits for answers that take their time; part of the full run")
+	}
+	const asked, examples = 3, 100_000 // a megabyte each, more than sockets hold here
+	tr := train(t, "{lr: {}}", "")
+	s := serving.NewServer(serving.Options{Models: models(t, serving.ModelConfig{Name: "clicks", Dir: tr.exports}), Threads: 1, Waiting: 2 * asked, MaxExamples: examples, Timeout: 10 * time.Second})
+	web := s.HTTP(nil)
+	var closed atomic.Int64
+	web.ConnState = func(c net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			if err := c.(*net.TCPConn).SetWriteBuffer(64 << 10); err != nil {
+				t.Error(err)
+			}
+		case http.StateClosed:
+			closed.Add(1)
+		}
+	}
+	addr := listen(t, web.Serve, func() { _ = web.Close() })
+	body := `{"instances": [` + strings.Repeat(`{"item": 3},`, examples-1) + `{"item": 3}]}`
+	var conns []net.Conn
+	for range asked {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Fprintf(conn, "POST /v1/models/clicks:predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
+	}
+	for _, conn := range conns { // it is answered
+		if err := conn.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		first := make([]byte, len("HTTP/1.1 200 OK"))
+		if _, err := io.ReadFull(conn, first); err != nil || string(first) != "HTTP/1.1 200 OK" {
+			rest := make([]byte, 400)
+			n, _ := conn.Read(rest)
+			t.Fatalf("%q, %v: %s", first, err, rest[:n])
+		}
+	}
+	client := &http.Client{} // whose connection stays
+	defer client.CloseIdleConnections()
+	eventually(t, func() bool {
+		r, err := client.Post("http://"+addr+"/v1/models/clicks:predict", "application/json", strings.NewReader(`{"instances": [{"item": 3}]}`))
+		if err != nil {
+			return false
+		}
+		return r.Body.Close() == nil && r.StatusCode == http.StatusOK
+	})
+	if closed.Load() > 0 {
+		t.Error("a connection has ended before its answer could")
+	}
+	eventually(t, func() bool { return s.Calls() == 0 })
+	eventually(t, func() bool { return closed.Load() >= asked }) // the server has given them up
 }
 
 // TestBodiesThatStall: a request over HTTP whose body does not come is answered so, and the connection closed; others are served.

@@ -32,8 +32,8 @@ func TestFingerprint(t *testing.T) {
 		free["Model."+name] = "its String is tested in package zoo"
 	}
 	for _, name := range []string{
-		"AttentionLayers", "AttentionHeads", "AttentionWidth", "Maps", "Reduction", "Bottom", "Blocks", "BlockWidth", "Second", "FusionHeads", "Experts", "OwnExperts", "Levels", "Tower", "Relation", "Item", "Vector", "L0", "Domain", "Personal", "Gate", "Products", "Sums", "Rank", "Tokens", "TokenWidth", "Expansion",
-		"TopExperts", "GateNoise", "Balance", "Temperature", "Positions", "CrossDropout", "Average",
+		"AttentionLayers", "AttentionHeads", "AttentionWidth", "Maps", "Reduction", "Bottom", "Blocks", "BlockWidth", "Second", "FusionHeads", "Experts", "OwnExperts", "Levels", "Tower", "Relation", "Item", "Vector", "Domain", "Personal", "Gate", "Products", "Sums", "Rank", "Tokens", "TokenWidth", "Expansion",
+		"TopExperts", "GateNoise", "Balance", "Temperature", "Positions", "CrossDropout", "Average", "AGRU", "Routes.L0", "Routes.High", "Routes.Low", "Routes.Temperature", "Routes.StraightThrough",
 	} {
 		free["Model."+name] = "its String is tested in package zoo"
 	}
