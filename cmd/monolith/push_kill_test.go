@@ -99,7 +99,7 @@ func TestKilledPushes(t *testing.T) {
 	for i, victims := range rounds {
 		edit()
 		time.Sleep(time.Duration(rng.IntN(60)) * time.Millisecond)
-		for _, victim := range victims { // where the server dies first, who pushes dies before it has heard of the next one
+		for _, victim := range victims { // where the server dies first, who pushes dies before it knows of the next one
 			p.procs[victim].kill(t)
 			kills++
 		}
