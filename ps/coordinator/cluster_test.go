@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -252,8 +253,9 @@ func TestTornPositionsAreRefused(t *testing.T) {
 	if err := cl.Push(ctx, u); err == nil {
 		t.Fatal("push with a cancelled context")
 	}
-	// One shard alone applies: the streams are called one by one until the context stops the client.
-	half := &stopAfter{n: 1}
+	// One shard alone applies, whichever is called first: a client calls its shards at once.
+	half := &stopAfter{}
+	half.n.Store(1)
 	c = mustOpen(t, coordinator.Options{Layout: pstest.BenchLayout(2), NumShards: 2, Dir: t.TempDir(), WrapConn: func(w string, s int, conn ps.Conn) ps.Conn {
 		return half.wrap(pstest.ApplyAtOnce(w, s, conn))
 	}})
@@ -272,8 +274,8 @@ func TestTornPositionsAreRefused(t *testing.T) {
 	}
 }
 
-// stopAfter lets n stages through.
-type stopAfter struct{ n int }
+// stopAfter lets n stages through; safe for concurrent use.
+type stopAfter struct{ n atomic.Int64 }
 
 func (s *stopAfter) wrap(c ps.Conn) ps.Conn { return &stopConn{c, s} }
 
@@ -283,7 +285,7 @@ type stopConn struct {
 }
 
 func (c *stopConn) Stage(ctx context.Context, ctl []ps.Control, epoch uint64, u *param.Update) (ps.Reply, error) {
-	if c.s.n--; c.s.n < 0 {
+	if c.s.n.Add(-1) < 0 {
 		return ps.Reply{}, pstest.ErrKilled
 	}
 	return c.Conn.Stage(ctx, ctl, epoch, u)
