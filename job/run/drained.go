@@ -12,6 +12,11 @@ var errDrained = errors.New("drained")
 // untilDrained is a context that ends with the run or with the wish to end it. end must be called.
 func untilDrained(ctx context.Context, drain <-chan struct{}) (within context.Context, end func()) {
 	within, cancel := context.WithCancelCause(ctx)
+	select {
+	case <-drain: // what is quick would else be done before the goroutine below runs
+		cancel(errDrained)
+	default:
+	}
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		select {
