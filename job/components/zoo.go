@@ -1,8 +1,11 @@
 package components
 
 import (
+	"errors"
+
 	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/model"
+	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/zoo"
 )
 
@@ -49,6 +52,12 @@ type MLP struct {
 	Hidden []int `yaml:"hidden" min:"1" max:"65536"`
 	// BatchNorm normalises each layer by its batch's mean and variance.
 	BatchNorm bool `yaml:"batch_norm" default:"false"`
+	// NormDecay is what a batch leaves of the moving statistics of batch_norm, which predictions are normalised by.
+	NormDecay float64 `yaml:"norm_decay" default:"0.9" above:"0" max:"0.999999"`
+	// NormMaxScale corrects what batch_norm normalises by the batch to what the moving statistics would have made of it, by this factor at most (batch renormalisation, Ioffe, 2017: up to 3); 0: not at all.
+	NormMaxScale float64 `yaml:"norm_max_scale" default:"0" min:"0" max:"1000000"`
+	// NormMaxShift is how far, in deviations, that correction shifts at most (up to 5); 0: it does not.
+	NormMaxShift float64 `yaml:"norm_max_shift" default:"0" min:"0" max:"1000000"`
 	// KernelNorm learns the length of each column of a layer's weights for itself, apart from its direction: steps along both do not disturb each other.
 	KernelNorm bool `yaml:"kernel_norm" default:"false"`
 	// Dropout is the share of each layer's outputs that is set to 0 while training.
@@ -72,6 +81,13 @@ func (f own) put(c *zoo.Config) { f(c) }
 
 // build makes a model of the zoo of what every job has and the keys of its section.
 func build(name string, in component.ModelInputs, keys ...settings) (model.Model, error) {
+	for _, k := range keys {
+		if m, ok := k.(*MLP); ok {
+			if err := m.check(); err != nil {
+				return nil, err
+			}
+		}
+	}
 	c := config(in, keys...)
 	c.Name = name
 	return zoo.New(c)
@@ -103,7 +119,16 @@ func (i *Interaction) put(c *zoo.Config) {
 	}
 }
 
+// check refuses settings that nothing reads.
+func (m *MLP) check() error {
+	if !m.BatchNorm && (float32(m.NormDecay) != graph.DefaultBatchNormDecay || m.NormMaxScale != 0 || m.NormMaxShift != 0) {
+		return errors.New("norm_decay, norm_max_scale and norm_max_shift are settings of batch_norm, which is false")
+	}
+	return nil
+}
+
 func (m *MLP) put(c *zoo.Config) {
+	c.Norm = zoo.Norm{Decay: float32(m.NormDecay), MaxScale: float32(m.NormMaxScale), MaxShift: float32(m.NormMaxShift)}
 	c.Hidden, c.KernelNorm, c.BatchNorm, c.Dropout = m.Hidden, m.KernelNorm, m.BatchNorm, m.Dropout
 	if m.Activation != "auto" {
 		c.Activation = m.Activation

@@ -28,6 +28,14 @@ type Layers struct {
 	Activation string `yaml:"activation" default:"relu" enum:"@activations"`
 	// BatchNorm normalises each layer by its batch's mean and variance, before the activation.
 	BatchNorm bool `yaml:"batch_norm" default:"false"`
+	// NormDecay is what a batch leaves of the moving statistics of batch_norm, which predictions are normalised by.
+	NormDecay float64 `yaml:"norm_decay" default:"0.9" above:"0" max:"0.999999"`
+	// NormMaxScale is the max_scale of kind: batch_norm, for batch_norm; 0: there is no renormalisation.
+	NormMaxScale float64 `yaml:"norm_max_scale" default:"0" min:"0" max:"1000000"`
+	// NormMaxShift is its max_shift.
+	NormMaxShift float64 `yaml:"norm_max_shift" default:"0" min:"0" max:"1000000"`
+	// NoBias leaves the bias of each layer out.
+	NoBias bool `yaml:"no_bias" default:"false"`
 	// KernelNorm learns the length of each column of a layer's weights for itself, apart from its direction; not over entries.
 	KernelNorm bool `yaml:"kernel_norm" default:"false"`
 	// Dropout is the share of each layer's outputs that is set to 0 while training.
@@ -35,7 +43,16 @@ type Layers struct {
 }
 
 func (l *Layers) config(s *Site) layer.MLPConfig {
-	return layer.MLPConfig{Hidden: l.Hidden, Activation: s.activation(cmp.Or(l.Activation, "relu")), KernelNorm: l.KernelNorm, BatchNorm: l.BatchNorm, Dropout: l.Dropout, Rule: s.Rule}
+	norm := graph.BatchNorm{
+		Decay:    float32(cmp.Or(l.NormDecay, graph.DefaultBatchNormDecay)),
+		Training: graph.BatchNormTraining{MaxScale: float32(l.NormMaxScale), MaxShift: float32(l.NormMaxShift)},
+	}
+	if !l.BatchNorm && norm != (graph.BatchNorm{Decay: graph.DefaultBatchNormDecay}) {
+		s.Fault("norm_decay, norm_max_scale and norm_max_shift are settings of batch_norm, which is false")
+	}
+	return layer.MLPConfig{
+		Hidden: l.Hidden, Activation: s.activation(cmp.Or(l.Activation, "relu")), KernelNorm: l.KernelNorm, BatchNorm: l.BatchNorm, Norm: norm, NoBias: l.NoBias, Dropout: l.Dropout, Rule: s.Rule,
+	}
 }
 
 // Dense is [layer.Dense] over all inputs side by side: [rows, n] -> [rows, units], or over entries.

@@ -85,6 +85,10 @@ type MLPConfig struct {
 	KernelNorm bool
 	// BatchNorm normalises before each activation; the layers then have no bias, which normalisation would take away.
 	BatchNorm bool
+	// Norm are the settings of batch norm but for its name and its rule; zero: the defaults.
+	Norm graph.BatchNorm
+	// NoBias leaves the bias out where there is no batch norm either.
+	NoBias bool
 	// Dropout is the rate after each activation, in [0, 1).
 	Dropout float64
 	Rule
@@ -102,20 +106,22 @@ func MLP(b *graph.Builder, name string, x graph.Node, cfg MLPConfig) graph.Node 
 // mlpLayer is one layer of an [MLP], its activation included.
 func mlpLayer(b *graph.Builder, name string, x graph.Node, units int, cfg MLPConfig) graph.Node {
 	switch {
-	case !cfg.BatchNorm && !cfg.KernelNorm:
+	case !cfg.BatchNorm && !cfg.KernelNorm && !cfg.NoBias:
 		x = Dense(b, name, x, units, cfg.Rule)
 	case cfg.KernelNorm:
 		in, w := x.Dim(), weight(b, name, x.Dim(), units, cfg.Rule)
 		length := float32(math.Sqrt(2 * float64(in) / float64(in+units))) // of the Glorot distribution's variance
 		lengths := b.Tensor(param.Tensor{Name: name + ".length", Shape: []int{units}, Init: param.Constant(length), Optimizer: cfg.Optimizer})
-		if x = b.KernelNorm(b.Linear(x, w, nil), w, lengths); !cfg.BatchNorm {
+		if x = b.KernelNorm(b.Linear(x, w, nil), w, lengths); !cfg.BatchNorm && !cfg.NoBias {
 			x = b.AddBias(x, b.Tensor(param.Tensor{Name: name + ".bias", Shape: []int{units}, Optimizer: cfg.Optimizer}))
 		}
 	default:
 		x = b.Linear(x, weight(b, name, x.Dim(), units, cfg.Rule), nil)
 	}
 	if cfg.BatchNorm {
-		x = b.BatchNorm(x, graph.BatchNorm{Name: name + ".norm", Optimizer: cfg.Optimizer})
+		norm := cfg.Norm
+		norm.Name, norm.Optimizer = name+".norm", cfg.Optimizer
+		x = b.BatchNorm(x, norm)
 	}
 	if cfg.Activation == nil {
 		x = b.Relu(x)

@@ -72,6 +72,27 @@ func TestThreads(t *testing.T) {
 	}
 }
 
+// TestNormSettings: each setting of batch norm changes what a perceptron learns, and a default that is written out does not.
+func TestNormSettings(t *testing.T) {
+	t.Parallel()
+	seen := map[string]zoo.Norm{}
+	train := func(n zoo.Norm) string {
+		cfg := everyKind(zoo.DeepFM, true)
+		cfg.Norm = n
+		return fmt.Sprint(bits(trained(t, cfg, 20, 50, 20, 1, false)))
+	}
+	for _, n := range []zoo.Norm{{}, {Decay: 0.5}, {MaxScale: 1.1}, {MaxScale: 1.1, MaxShift: 0.1}} {
+		got := train(n)
+		if other, ok := seen[got]; ok {
+			t.Errorf("%+v and %+v learn the same bits", n, other)
+		}
+		seen[got] = n
+	}
+	if n, ok := seen[train(zoo.Norm{Decay: graph.DefaultBatchNormDecay})]; !ok || n != (zoo.Norm{}) {
+		t.Error("the default decay, written out, learns other bits than none")
+	}
+}
+
 // everyKind is a model of each kind of feature, with what behaves differently in training or without.
 func everyKind(name string, full bool) zoo.Config {
 	cfg := zoo.Config{

@@ -42,6 +42,22 @@ const ProductSpread = 0.1
 // maxWidth bounds every dimension of a model, so that a slip of the finger is a fault and not a machine out of memory.
 const maxWidth = 1 << 16
 
+// Norm are settings of the batch norm of perceptrons.
+type Norm struct {
+	// Decay is what a batch leaves of the moving statistics, in (0, 1). Default [graph.DefaultBatchNormDecay].
+	Decay float32
+	// MaxScale and MaxShift make it a batch renormalisation, as in [graph.BatchNormTraining]. Default 0, 0: it is none.
+	MaxScale, MaxShift float32
+}
+
+// settings are n's with defaults, as a graph has them.
+func (n Norm) settings() graph.BatchNorm {
+	return graph.BatchNorm{
+		Decay:    cmp.Or(n.Decay, graph.DefaultBatchNormDecay),
+		Training: graph.BatchNormTraining{MaxScale: n.MaxScale, MaxShift: n.MaxShift},
+	}
+}
+
 // Config are the settings of a model. A zero field has the default its comment says; settings a model has no use for
 // are ignored.
 type Config struct {
@@ -69,6 +85,8 @@ type Config struct {
 	// BatchNorm normalises before each activation of the perceptron. Default off: batch statistics couple the rows of a
 	// batch, and a prediction needs a pass of its own.
 	BatchNorm bool
+	// Norm are the settings of that batch norm.
+	Norm Norm
 	// KernelNorm learns the lengths of the columns of the perceptron's weight matrices for themselves. Default off.
 	KernelNorm bool
 	// Dropout is the rate after each activation of the perceptron, in [0, 1). Default 0.
@@ -466,6 +484,9 @@ func (c Config) String() string {
 		fmt.Fprintf(&b, ",hidden=%v,batch_norm=%t,dropout=%g", c.Hidden, c.BatchNorm, c.Dropout)
 		if c.Activation != "" {
 			fmt.Fprintf(&b, ",activation=%s", c.Activation)
+		}
+		if n := c.Norm.settings(); c.BatchNorm && n != (Norm{}).settings() {
+			fmt.Fprintf(&b, ",norm=%g:%g:%g", n.Decay, n.Training.MaxScale, n.Training.MaxShift)
 		}
 		if c.KernelNorm {
 			b.WriteString(",kernel_norm=true")
