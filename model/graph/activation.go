@@ -48,6 +48,8 @@ type function struct {
 	name Function
 	// flops of one number.
 	flops float64
+	// reads says which of x, value 0, and y, [ownValue], slope reads.
+	reads func(value int) bool
 	// forward computes y of x and may leave in t what the way back needs.
 	forward func(x, t, y []float32)
 	// slope is the derivative.
@@ -59,36 +61,36 @@ type function struct {
 // functions is the list of all there are. Adding one is an entry here and in export/forward.
 func functions() []function {
 	return []function{
-		{Tanh, 3, func(x, _, y []float32) { simd.Tanh(x, y) }, func(_, _, y float32) float32 { return 1 - y*y }, math.Tanh},
-		{LeakyRelu, 1, each(func(x float32) float32 { return max(x, leakySlope*x) }), where(leakySlope), func(x float64) float64 { return math.Max(x, leakySlope*x) }},
-		{ELU, 3, func(x, t, y []float32) { exponentialBelow(x, t, y, 1, 1) }, func(x, _, y float32) float32 {
+		{Tanh, 3, ofY, func(x, _, y []float32) { simd.Tanh(x, y) }, func(_, _, y float32) float32 { return 1 - y*y }, math.Tanh},
+		{LeakyRelu, 1, ofX, each(func(x float32) float32 { return max(x, leakySlope*x) }), where(leakySlope), func(x float64) float64 { return math.Max(x, leakySlope*x) }},
+		{ELU, 3, ofBoth, func(x, t, y []float32) { exponentialBelow(x, t, y, 1, 1) }, func(x, _, y float32) float32 {
 			if x > 0 {
 				return 1
 			}
 			return y + 1
 		}, func(x float64) float64 { return math.Max(x, 0) + math.Expm1(math.Min(x, 0)) }},
-		{SELU, 4, func(x, t, y []float32) { exponentialBelow(x, t, y, seluScale, seluScale*seluAlpha) }, func(x, _, y float32) float32 {
+		{SELU, 4, ofBoth, func(x, t, y []float32) { exponentialBelow(x, t, y, seluScale, seluScale*seluAlpha) }, func(x, _, y float32) float32 {
 			if x > 0 {
 				return seluScale
 			}
 			return y + seluScale*seluAlpha
 		}, func(x float64) float64 { return seluScale * (math.Max(x, 0) + seluAlpha*math.Expm1(math.Min(x, 0))) }},
-		{Softplus, 4, softplus, func(_, t, _ float32) float32 { return t }, func(x float64) float64 { return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }},
-		{Softsign, 3, each(func(x float32) float32 { return x / (1 + abs(x)) }), func(x, _, _ float32) float32 {
+		{Softplus, 4, ofNone, softplus, func(_, t, _ float32) float32 { return t }, func(x float64) float64 { return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }},
+		{Softsign, 3, ofX, each(func(x float32) float32 { return x / (1 + abs(x)) }), func(x, _, _ float32) float32 {
 			d := 1 + abs(x)
 			return 1 / (d * d)
 		}, func(x float64) float64 { return x / (1 + math.Abs(x)) }},
-		{Swish, 4, func(x, t, y []float32) {
+		{Swish, 4, ofY, func(x, t, y []float32) {
 			simd.Sigmoid(x, t)
 			simd.Mul(x, t, y)
 		}, func(_, t, y float32) float32 { return t + y*(1-t) }, func(x float64) float64 { return x / (1 + math.Exp(-x)) }},
-		{HardSigmoid, 3, each(func(x float32) float32 { return min(max(0.2*x+0.5, 0), 1) }), func(_, _, y float32) float32 {
+		{HardSigmoid, 3, ofY, each(func(x float32) float32 { return min(max(0.2*x+0.5, 0), 1) }), func(_, _, y float32) float32 {
 			if y > 0 && y < 1 {
 				return 0.2
 			}
 			return 0
 		}, func(x float64) float64 { return math.Min(math.Max(0.2*x+0.5, 0), 1) }},
-		{ThresholdedRelu, 1, each(func(x float32) float32 {
+		{ThresholdedRelu, 1, ofX, each(func(x float32) float32 {
 			if x <= 1 {
 				return 0
 			}
@@ -104,7 +106,7 @@ func functions() []function {
 			}
 			return 0
 		}},
-		{Exponential, 2, each(func(x float32) float32 { return float32(math.Exp(float64(x))) }), func(_, _, y float32) float32 { return y }, math.Exp},
+		{Exponential, 2, ofY, each(func(x float32) float32 { return float32(math.Exp(float64(x))) }), func(_, _, y float32) float32 { return y }, math.Exp},
 	}
 }
 
@@ -124,6 +126,12 @@ func each(f func(float32) float32) func(x, t, y []float32) {
 		}
 	}
 }
+
+// What derivatives read.
+func ofX(value int) bool { return value != ownValue }
+func ofY(value int) bool { return value == ownValue }
+func ofBoth(int) bool    { return true }
+func ofNone(int) bool    { return false }
 
 // where is the derivative of what is x above 0 and a share of it below.
 func where(below float32) func(x, t, y float32) float32 {
@@ -179,8 +187,9 @@ func (b *Builder) Apply(f Function, x Node) Node {
 	return b.apply(&activation{Function: f}, x.shape.Dim, x)
 }
 
-func (*activation) name() string     { return "activation" }
-func (o *activation) String() string { return string(o.Function) }
+func (*activation) name() string               { return "activation" }
+func (o *activation) readsBack(value int) bool { return o.reads(value) }
+func (o *activation) String() string           { return string(o.Function) }
 
 func (o *activation) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 1); err != nil {

@@ -8,8 +8,9 @@ type similarity struct{ plain }
 // section 3). The value depends on the other rows of the batch.
 func (b *Builder) Similarity(x, y Node) Node { return b.apply(&similarity{}, 1, x, y) }
 
-func (*similarity) name() string     { return "similarity" }
-func (o *similarity) String() string { return o.name() }
+func (*similarity) name() string             { return "similarity" }
+func (*similarity) readsBack(value int) bool { return value != ownValue }
+func (o *similarity) String() string         { return o.name() }
 
 func (*similarity) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 2); err != nil {
@@ -59,8 +60,9 @@ type diagonal struct{ plain }
 // Diagonal is the number of each row's pair with itself: pairs -> [rows, 1].
 func (b *Builder) Diagonal(x Node) Node { return b.apply(&diagonal{}, 1, x) }
 
-func (*diagonal) name() string     { return "diagonal" }
-func (o *diagonal) String() string { return o.name() }
+func (*diagonal) name() string       { return "diagonal" }
+func (*diagonal) readsBack(int) bool { return false }
+func (o *diagonal) String() string   { return o.name() }
 
 func (*diagonal) bind(_ *Builder, in []Node) (Shape, error) { return perRow(1), one(in, PerPair) }
 
@@ -95,8 +97,9 @@ type batchMean struct{ plain }
 // An empty batch gives zeros.
 func (b *Builder) BatchMean(x Node) Node { return b.apply(&batchMean{}, x.shape.Dim, x) }
 
-func (*batchMean) name() string     { return "batch_mean" }
-func (o *batchMean) String() string { return o.name() }
+func (*batchMean) name() string       { return "batch_mean" }
+func (*batchMean) readsBack(int) bool { return false }
+func (o *batchMean) String() string   { return o.name() }
 
 func (*batchMean) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := one(in, PerRow, PerEntry, PerPair); err != nil {
@@ -142,8 +145,9 @@ type broadcast struct{ plain }
 // Broadcast gives each row the vector of the batch: [1, dim] -> [rows, dim].
 func (b *Builder) Broadcast(x Node) Node { return b.apply(&broadcast{}, x.shape.Dim, x) }
 
-func (*broadcast) name() string     { return "broadcast" }
-func (o *broadcast) String() string { return o.name() }
+func (*broadcast) name() string       { return "broadcast" }
+func (*broadcast) readsBack(int) bool { return false }
+func (o *broadcast) String() string   { return o.name() }
 
 func (*broadcast) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := one(in, PerBatch); err != nil {

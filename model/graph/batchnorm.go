@@ -130,7 +130,9 @@ const (
 	varianceName = ".moving_variance"
 )
 
-func (*batchNorm) name() string { return "batch_norm" }
+func (*batchNorm) name() string             { return "batch_norm" }
+func (*batchNorm) readsBack(value int) bool { return value != ownValue }
+func (*batchNorm) overwrites() bool         { return true }
 
 func (o *batchNorm) String() string {
 	var b strings.Builder

@@ -27,7 +27,8 @@ func (b *Builder) BatchSoftmax(x, y, interval Node, temperature float64) Node {
 	return b.apply(&batchSoftmax{Temperature: temperature}, 1, x, y, interval)
 }
 
-func (*batchSoftmax) name() string { return "batch_softmax" }
+func (*batchSoftmax) name() string             { return "batch_softmax" }
+func (*batchSoftmax) readsBack(value int) bool { return value != ownValue }
 func (o *batchSoftmax) String() string {
 	return fmt.Sprintf("batch_softmax[temperature %g]", o.Temperature)
 }

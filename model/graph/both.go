@@ -13,8 +13,9 @@ type both struct{ plain }
 // So a head learns such a product (Ma et al., 2018, "Entire Space Multi-Task Model", equation 3) by the usual cross entropy of a logit.
 func (b *Builder) Both(x, y Node) Node { return b.apply(&both{}, x.shape.Dim, x, y) }
 
-func (*both) name() string     { return "both" }
-func (o *both) String() string { return o.name() }
+func (*both) name() string             { return "both" }
+func (*both) readsBack(value int) bool { return value != ownValue }
+func (o *both) String() string         { return o.name() }
 
 func (*both) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 2); err != nil {

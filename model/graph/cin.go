@@ -33,9 +33,10 @@ func (b *Builder) CIN(x, y Node, weights Tensor, dim int) Node {
 	return b.apply(&cin{Weights: b.tensorName(weights), Dim: dim}, out, x, y)
 }
 
-func (*cin) name() string     { return "cin" }
-func (*cin) learns() bool     { return true }
-func (o *cin) String() string { return fmt.Sprintf("cin[dim %d]", o.Dim) }
+func (*cin) name() string             { return "cin" }
+func (*cin) readsBack(value int) bool { return value != ownValue }
+func (*cin) learns() bool             { return true }
+func (o *cin) String() string         { return fmt.Sprintf("cin[dim %d]", o.Dim) }
 
 func (o *cin) bind(b *Builder, in []Node) (shape Shape, err error) {
 	if err := arity(in, 2); err != nil {

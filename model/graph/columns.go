@@ -24,8 +24,9 @@ func (b *Builder) Concat(xs ...Node) Node {
 	return b.apply(&concat{}, dim, xs...)
 }
 
-func (*concat) name() string     { return "concat" }
-func (o *concat) String() string { return o.name() }
+func (*concat) name() string       { return "concat" }
+func (*concat) readsBack(int) bool { return false }
+func (o *concat) String() string   { return o.name() }
 
 func (*concat) bind(_ *Builder, in []Node) (Shape, error) {
 	if len(in) == 0 {
@@ -110,8 +111,9 @@ func (b *Builder) Columns(x Node, from, to int) Node {
 	return b.apply(&columns{From: from, To: to}, to-from, x)
 }
 
-func (*columns) name() string     { return "columns" }
-func (o *columns) String() string { return fmt.Sprintf("columns[%d to %d]", o.From, o.To) }
+func (*columns) name() string       { return "columns" }
+func (*columns) readsBack(int) bool { return false }
+func (o *columns) String() string   { return fmt.Sprintf("columns[%d to %d]", o.From, o.To) }
 
 func (o *columns) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := one(in, PerRow); err != nil {
@@ -154,8 +156,9 @@ type rowSum struct{ plain }
 // RowSum adds up the columns of each row, or entry: [rows, dim] -> [rows, 1].
 func (b *Builder) RowSum(x Node) Node { return b.apply(&rowSum{}, 1, x) }
 
-func (*rowSum) name() string     { return "row_sum" }
-func (o *rowSum) String() string { return o.name() }
+func (*rowSum) name() string       { return "row_sum" }
+func (*rowSum) readsBack(int) bool { return false }
+func (o *rowSum) String() string   { return o.name() }
 
 func (*rowSum) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := one(in, PerRow, PerEntry, PerBatch); err != nil {
@@ -255,8 +258,9 @@ func (b *Builder) EmbedNumbers(x Node, vectors Tensor) Node {
 	return b.apply(&embedNumbers{Vectors: b.tensorName(vectors)}, x.shape.Dim*dim, x)
 }
 
-func (*embedNumbers) name() string { return "embed_numbers" }
-func (*embedNumbers) learns() bool { return true }
+func (*embedNumbers) name() string             { return "embed_numbers" }
+func (*embedNumbers) readsBack(value int) bool { return value != ownValue }
+func (*embedNumbers) learns() bool             { return true }
 
 func (o *embedNumbers) String() string { return fmt.Sprintf("embed_numbers[dim %d]", o.dim) }
 

@@ -30,9 +30,11 @@ func (b *Builder) Dropout(x Node, rate float64) Node {
 	return b.apply(&dropout{Rate: rate, Salt: b.salt}, x.shape.Dim, x)
 }
 
-func (*dropout) name() string     { return "dropout" }
-func (o *dropout) String() string { return fmt.Sprintf("dropout[rate %g]", o.Rate) }
-func (*dropout) differs() bool    { return true }
+func (*dropout) name() string       { return "dropout" }
+func (*dropout) readsBack(int) bool { return false }
+func (*dropout) overwrites() bool   { return true }
+func (o *dropout) String() string   { return fmt.Sprintf("dropout[rate %g]", o.Rate) }
+func (*dropout) differs() bool      { return true }
 
 func (o *dropout) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := one(in, PerRow, PerEntry); err != nil {

@@ -16,8 +16,10 @@ func (b *Builder) Relu(x Node) Node {
 	return b.apply(&relu{}, x.shape.Dim, x)
 }
 
-func (*relu) name() string     { return "relu" }
-func (o *relu) String() string { return o.name() }
+func (*relu) name() string             { return "relu" }
+func (*relu) readsBack(value int) bool { return value == ownValue }
+func (*relu) overwrites() bool         { return true }
+func (o *relu) String() string         { return o.name() }
 
 func (*relu) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 1); err != nil {
@@ -59,8 +61,10 @@ func (b *Builder) Sigmoid(x Node) Node {
 	return b.apply(&sigmoidOp{}, x.shape.Dim, x)
 }
 
-func (*sigmoidOp) name() string     { return "sigmoid" }
-func (o *sigmoidOp) String() string { return o.name() }
+func (*sigmoidOp) name() string             { return "sigmoid" }
+func (*sigmoidOp) readsBack(value int) bool { return value == ownValue }
+func (*sigmoidOp) overwrites() bool         { return true }
+func (o *sigmoidOp) String() string         { return o.name() }
 
 func (*sigmoidOp) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 1); err != nil {
@@ -102,9 +106,11 @@ func (b *Builder) PReLU(x Node, slope Tensor) Node {
 	return b.apply(&prelu{Slope: b.tensorName(slope)}, x.shape.Dim, x)
 }
 
-func (*prelu) name() string     { return "prelu" }
-func (o *prelu) String() string { return o.name() }
-func (*prelu) learns() bool     { return true }
+func (*prelu) name() string             { return "prelu" }
+func (*prelu) readsBack(value int) bool { return value != ownValue }
+func (*prelu) overwrites() bool         { return true }
+func (o *prelu) String() string         { return o.name() }
+func (*prelu) learns() bool             { return true }
 
 func (o *prelu) bind(b *Builder, in []Node) (Shape, error) {
 	err := one(in, PerRow, PerEntry, PerBatch)
@@ -168,7 +174,9 @@ func (b *Builder) Affine(x Node, factor, offset float32) Node {
 	return b.apply(&affine{Factor: factor, Offset: offset}, x.shape.Dim, x)
 }
 
-func (*affine) name() string { return "affine" }
+func (*affine) name() string       { return "affine" }
+func (*affine) readsBack(int) bool { return false }
+func (*affine) overwrites() bool   { return true }
 
 func (o *affine) String() string { return fmt.Sprintf("affine[%g·x + %g]", o.Factor, o.Offset) }
 
@@ -207,8 +215,10 @@ type stopGradient struct{ plain }
 // StopGradient is x, as if it were an input: what lies before it learns nothing of what lies behind.
 func (b *Builder) StopGradient(x Node) Node { return b.apply(&stopGradient{}, x.shape.Dim, x) }
 
-func (*stopGradient) name() string     { return "stop_gradient" }
-func (o *stopGradient) String() string { return o.name() }
+func (*stopGradient) name() string       { return "stop_gradient" }
+func (*stopGradient) readsBack(int) bool { return false }
+func (*stopGradient) overwrites() bool   { return true }
+func (o *stopGradient) String() string   { return o.name() }
 
 func (*stopGradient) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 1); err != nil {
@@ -239,8 +249,10 @@ func (b *Builder) Add(xs ...Node) Node {
 	return b.apply(&addOp{}, firstDim(xs), xs...)
 }
 
-func (*addOp) name() string     { return "add" }
-func (o *addOp) String() string { return o.name() }
+func (*addOp) name() string       { return "add" }
+func (*addOp) readsBack(int) bool { return false }
+func (*addOp) overwrites() bool   { return true }
+func (o *addOp) String() string   { return o.name() }
 
 func (*addOp) bind(_ *Builder, in []Node) (Shape, error) {
 	if len(in) == 0 {
@@ -292,8 +304,10 @@ func (b *Builder) Mul(x, y Node) Node {
 	return b.apply(&mulOp{}, x.shape.Dim, x, y)
 }
 
-func (*mulOp) name() string     { return "mul" }
-func (o *mulOp) String() string { return o.name() }
+func (*mulOp) name() string             { return "mul" }
+func (*mulOp) readsBack(value int) bool { return value != ownValue }
+func (*mulOp) overwrites() bool         { return true }
+func (o *mulOp) String() string         { return o.name() }
 
 func (*mulOp) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 2); err != nil {

@@ -1,5 +1,11 @@
 package graph
 
+import (
+	"math"
+
+	"github.com/monolith-go/monolith/model"
+)
+
 // Unfused leaves everything as it is declared: the reference of what Build takes together.
 func (b *Builder) Unfused() { b.unfused = true }
 
@@ -35,8 +41,43 @@ func (g *Graph) FusedLinears() (n int) {
 // Unshared gives each value and gradient a buffer of its own: the reference of the plans.
 func (b *Builder) Unshared() { b.unshared = true }
 
-// Buffers counts those of the values in prediction and of the gradients, and the values and gradients that are in them.
-func (g *Graph) Buffers() (ofValues, values, ofGrads, grads int) {
+// StepForgetting is a step in which each value that nobody reads on the way back is NaN by then, in a graph whose values have a buffer each.
+func (s *Session) StepForgetting(in *model.Inputs, seed uint64) (predictions [][]float32, forgotten int) {
+	s.begin(in, true, seed)
+	s.forward()
+	for i, span := range keptSpans(s.g.nodes, s.g.outputs) {
+		if s.g.nodes[i].live && !s.gathered[i] && span.to < len(s.g.nodes) {
+			forgotten++
+			for k := range s.vals[i] {
+				s.vals[i][k] = float32(math.NaN())
+			}
+		}
+	}
+	predictions, _ = s.back(in)
+	return predictions, forgotten
+}
+
+// Overwriting adds the operators that compute a value in the place of their input, in prediction.
+func (g *Graph) Overwriting(names map[string]bool) {
+	for i := range g.nodes {
+		if n := &g.nodes[i]; n.live && len(n.inputs) > 0 && g.values[i] == g.values[n.inputs[0]] && inPlace(g.nodes)(i, n.inputs[0]) {
+			names[n.op.name()] = true
+		}
+	}
+}
+
+// Overwrite lists the operators that can do so.
+func Overwrite() (names []string) {
+	for _, create := range operators() {
+		if o := create(); o.overwrites() {
+			names = append(names, o.name())
+		}
+	}
+	return names
+}
+
+// Buffers counts those of the values in prediction, of those in training and of the gradients, and the values and gradients that are in them.
+func (g *Graph) Buffers() (ofValues, ofKept, values, ofGrads, grads int) {
 	for i := range g.nodes {
 		n := &g.nodes[i]
 		if !n.live {
@@ -46,6 +87,9 @@ func (g *Graph) Buffers() (ofValues, values, ofGrads, grads int) {
 		if g.values[i] == i {
 			ofValues++
 		}
+		if g.kept[i] == i {
+			ofKept++
+		}
 		if !n.needsGrad {
 			continue
 		}
@@ -54,7 +98,7 @@ func (g *Graph) Buffers() (ofValues, values, ofGrads, grads int) {
 			ofGrads++
 		}
 	}
-	return ofValues, values, ofGrads, grads
+	return ofValues, ofKept, values, ofGrads, grads
 }
 
 // Run counts the operators that are run.

@@ -26,8 +26,9 @@ type fmState struct{ sums []float32 }
 // [Builder.FMEntries] is the paper's model.
 func (b *Builder) FM(x Node, dim int) Node { return b.apply(&fm{Dim: dim}, 1, x) }
 
-func (*fm) name() string     { return "fm" }
-func (o *fm) String() string { return fmt.Sprintf("fm[dim %d]", o.Dim) }
+func (*fm) name() string             { return "fm" }
+func (*fm) readsBack(value int) bool { return value != ownValue }
+func (o *fm) String() string         { return fmt.Sprintf("fm[dim %d]", o.Dim) }
 
 func (o *fm) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := one(in, PerRow); err != nil {
@@ -145,8 +146,9 @@ func (b *Builder) FMEntries(pooled Node, others ...Node) Node {
 	return b.apply(&fmEntries{}, 1, append([]Node{pooled}, others...)...)
 }
 
-func (*fmEntries) name() string     { return "fm_entries" }
-func (o *fmEntries) String() string { return fmt.Sprintf("fm_entries[dim %d]", o.dim) }
+func (*fmEntries) name() string             { return "fm_entries" }
+func (*fmEntries) readsBack(value int) bool { return value != ownValue }
+func (o *fmEntries) String() string         { return fmt.Sprintf("fm_entries[dim %d]", o.dim) }
 
 func (o *fmEntries) bind(b *Builder, in []Node) (Shape, error) {
 	if len(in) == 0 {

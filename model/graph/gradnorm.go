@@ -92,8 +92,10 @@ func (b *Builder) GradNorm(x Node, cfg GradNorm) []Node {
 	return out
 }
 
-func (*gradNorm) name() string { return "grad_norm" }
-func (*gradNorm) learns() bool { return true }
+func (*gradNorm) name() string       { return "grad_norm" }
+func (*gradNorm) readsBack(int) bool { return false }
+func (*gradNorm) overwrites() bool   { return true }
+func (*gradNorm) learns() bool       { return true }
 
 func (o *gradNorm) String() string {
 	return fmt.Sprintf("grad_norm[%s, scale %g, power %g, relative %t, alpha %g]", o.Heads, o.Scale, o.Power, o.Relative, o.Alpha)

@@ -22,8 +22,8 @@ type Graph struct {
 	numDense  int
 	outputs   []output
 	clipNorm  float64
-	// values are where values lie in prediction, grads where gradients do; in training each value has a buffer of its own.
-	values, grads plan
+	// values are where values lie in prediction, kept where they do in training, grads where gradients do.
+	values, kept, grads plan
 	// precision is what the operands of products are rounded to.
 	precision param.Precision
 }

@@ -50,8 +50,9 @@ func (b *Builder) gru(weights Tensor, replace bool, inputs ...Node) Node {
 	return b.apply(&gru{Weights: b.tensorName(weights), Replace: replace}, dim, inputs...)
 }
 
-func (*gru) name() string { return "gru" }
-func (*gru) learns() bool { return true }
+func (*gru) name() string             { return "gru" }
+func (*gru) readsBack(value int) bool { return value == 1 }
+func (*gru) learns() bool             { return true }
 
 func (o *gru) String() string {
 	if o.Replace {
@@ -236,8 +237,9 @@ type last struct{ plain }
 // Last is the last entry of each row, zeros where a row has none: [entries, dim] -> [rows, dim].
 func (b *Builder) Last(x Node) Node { return b.apply(&last{}, x.shape.Dim, x) }
 
-func (*last) name() string     { return "last" }
-func (o *last) String() string { return o.name() }
+func (*last) name() string       { return "last" }
+func (*last) readsBack(int) bool { return false }
+func (o *last) String() string   { return o.name() }
 
 func (*last) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := one(in, PerEntry); err != nil {

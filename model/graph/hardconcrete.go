@@ -88,9 +88,11 @@ func (b *Builder) HardConcrete(x Node, logits Tensor, cfg HardConcrete) Node {
 	return b.apply(&hardConcrete{Logits: b.tensorName(logits), HardConcrete: cfg, Salt: b.salt}, x.shape.Dim, x)
 }
 
-func (*hardConcrete) name() string  { return "hard_concrete" }
-func (*hardConcrete) learns() bool  { return true }
-func (*hardConcrete) differs() bool { return true }
+func (*hardConcrete) name() string             { return "hard_concrete" }
+func (*hardConcrete) readsBack(value int) bool { return value != ownValue }
+func (*hardConcrete) overwrites() bool         { return true }
+func (*hardConcrete) learns() bool             { return true }
+func (*hardConcrete) differs() bool            { return true }
 
 func (o *hardConcrete) String() string {
 	of := ""

@@ -13,8 +13,9 @@ type denseInput struct {
 	index   int
 }
 
-func (*denseInput) name() string     { return "dense" }
-func (o *denseInput) String() string { return fmt.Sprintf("dense[%q]", o.Feature) }
+func (*denseInput) name() string       { return "dense" }
+func (*denseInput) readsBack(int) bool { return false }
+func (o *denseInput) String() string   { return fmt.Sprintf("dense[%q]", o.Feature) }
 
 func (o *denseInput) bind(b *Builder, in []Node) (Shape, error) {
 	f, index, ok := b.featureNamed(o.Feature)
@@ -63,9 +64,10 @@ func (b *Builder) Lookup(f Sparse, segment string) Node {
 	return b.apply(&lookup{Feature: b.features[f.feature].Name, Segment: segment}, 1)
 }
 
-func (*lookup) name() string     { return "lookup" }
-func (o *lookup) String() string { return fmt.Sprintf("lookup[%q in %s]", o.Feature, o.path) }
-func (*lookup) learns() bool     { return true }
+func (*lookup) name() string       { return "lookup" }
+func (*lookup) readsBack(int) bool { return false }
+func (o *lookup) String() string   { return fmt.Sprintf("lookup[%q in %s]", o.Feature, o.path) }
+func (*lookup) learns() bool       { return true }
 
 func (o *lookup) bind(b *Builder, in []Node) (Shape, error) {
 	f, index, err := b.sparseNamed(o.Feature)

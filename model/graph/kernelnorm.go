@@ -30,10 +30,12 @@ func (b *Builder) KernelNorm(y Node, weights, lengths Tensor) Node {
 	return b.apply(&kernelNorm{Weights: b.tensorName(weights), Lengths: b.tensorName(lengths)}, y.shape.Dim, y)
 }
 
-func (*kernelNorm) name() string     { return "kernel_norm" }
-func (o *kernelNorm) String() string { return o.name() }
-func (*kernelNorm) learns() bool     { return true }
-func (*kernelNorm) differs() bool    { return false }
+func (*kernelNorm) name() string             { return "kernel_norm" }
+func (*kernelNorm) readsBack(value int) bool { return value != ownValue }
+func (*kernelNorm) overwrites() bool         { return true }
+func (o *kernelNorm) String() string         { return o.name() }
+func (*kernelNorm) learns() bool             { return true }
+func (*kernelNorm) differs() bool            { return false }
 
 func (o *kernelNorm) bind(b *Builder, in []Node) (shape Shape, err error) {
 	if err := one(in, PerRow); err != nil {

@@ -54,9 +54,11 @@ func (b *Builder) LayerNorm(x Node, cfg LayerNorm) Node {
 	return b.apply(&layerNorm{Prefix: cfg.Name, Dim: cfg.Dim, Epsilon: cfg.Epsilon}, x.shape.Dim, x)
 }
 
-func (*layerNorm) name() string   { return "layer_norm" }
-func (o *layerNorm) learns() bool { return o.Prefix != "" }
-func (*layerNorm) differs() bool  { return false }
+func (*layerNorm) name() string             { return "layer_norm" }
+func (*layerNorm) readsBack(value int) bool { return value != ownValue }
+func (*layerNorm) overwrites() bool         { return true }
+func (o *layerNorm) learns() bool           { return o.Prefix != "" }
+func (*layerNorm) differs() bool            { return false }
 
 func (o *layerNorm) String() string {
 	return fmt.Sprintf("layer_norm[dim %d, epsilon %g]", o.Dim, o.Epsilon)

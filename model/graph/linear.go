@@ -52,8 +52,9 @@ func (b *Builder) linear(o *linear, vectors int, x Node, weights Tensor, bias *T
 	return b.apply(o, out, x)
 }
 
-func (*linear) name() string { return "linear" }
-func (*linear) learns() bool { return true }
+func (*linear) name() string             { return "linear" }
+func (*linear) readsBack(value int) bool { return value != ownValue }
+func (*linear) learns() bool             { return true }
 
 func (o *linear) String() string {
 	switch {
@@ -222,6 +223,8 @@ func (o linearRelu) flops(g *Graph, n *node, entries float64) float64 {
 	return o.linear.flops(g, n, entries) + float64(n.dim)
 }
 
+func (linearRelu) readsBack(int) bool { return true }
+
 func (o linearRelu) forward(s *Session, n *node) {
 	y := s.vals[n.id]
 	e := simd.Epilogue{Act: simd.Relu}
@@ -274,9 +277,11 @@ func (b *Builder) AddBias(x Node, bias Tensor) Node {
 	return b.apply(&addBias{Bias: b.tensorName(bias)}, x.shape.Dim, x)
 }
 
-func (*addBias) name() string     { return "add_bias" }
-func (o *addBias) String() string { return o.name() }
-func (*addBias) learns() bool     { return true }
+func (*addBias) name() string       { return "add_bias" }
+func (*addBias) readsBack(int) bool { return false }
+func (*addBias) overwrites() bool   { return true }
+func (o *addBias) String() string   { return o.name() }
+func (*addBias) learns() bool       { return true }
 
 func (o *addBias) bind(b *Builder, in []Node) (Shape, error) {
 	err := one(in, PerRow, PerEntry, PerBatch)

@@ -22,8 +22,9 @@ func (b *Builder) Transpose(x Node, n, dim int) Node {
 	return b.apply(&transpose{Rows: n, Dim: dim}, x.shape.Dim, x)
 }
 
-func (*transpose) name() string     { return "transpose" }
-func (o *transpose) String() string { return fmt.Sprintf("transpose[%d rows, dim %d]", o.Rows, o.Dim) }
+func (*transpose) name() string       { return "transpose" }
+func (*transpose) readsBack(int) bool { return false }
+func (o *transpose) String() string   { return fmt.Sprintf("transpose[%d rows, dim %d]", o.Rows, o.Dim) }
 
 func (o *transpose) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 1); err != nil {
@@ -89,8 +90,9 @@ func (b *Builder) RowProduct(x, y Node, inner int) Node {
 	return b.apply(&rowProduct{Inner: inner}, max(n*m, 1), x, y)
 }
 
-func (*rowProduct) name() string     { return "row_product" }
-func (o *rowProduct) String() string { return fmt.Sprintf("row_product[inner %d]", o.Inner) }
+func (*rowProduct) name() string             { return "row_product" }
+func (*rowProduct) readsBack(value int) bool { return value != ownValue }
+func (o *rowProduct) String() string         { return fmt.Sprintf("row_product[inner %d]", o.Inner) }
 
 func (o *rowProduct) bind(_ *Builder, in []Node) (shape Shape, err error) {
 	if err := arity(in, 2); err != nil {

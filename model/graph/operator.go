@@ -26,8 +26,13 @@ type op interface {
 	flops(g *Graph, n *node, entries float64) float64
 	// forward writes the value of n.
 	forward(s *Session, n *node)
-	// backward adds to the gradients of n's inputs and parameters, given the gradient of n.
+	// backward adds to the gradients of n's inputs and parameters, given the gradient of n. The gradient is nobody's after it.
 	backward(s *Session, n *node)
+	// readsBack reports whether backward reads the numbers of a value: of input i of the operator, or of [ownValue]. What nobody does is not kept until then.
+	readsBack(value int) bool
+	// overwrites reports whether forward may be given one place for its value and for its first input: it reads each number of that before it writes the one in its place, and no
+	// other after.
+	overwrites() bool
 	// reference is the slow reference of forward, in float64.
 	reference(e *evaluation, n *node) []float64
 }
@@ -52,11 +57,16 @@ type gatherer interface {
 	gathersNow(s *Session, p *pool) bool
 }
 
+// ownValue is the operator's own among the values of readsBack.
+const ownValue = -1
+
 // plain is what most operators answer; it is embedded.
 type plain struct{}
 
-func (plain) learns() bool  { return false }
-func (plain) differs() bool { return false }
+func (plain) learns() bool       { return false }
+func (plain) differs() bool      { return false }
+func (plain) readsBack(int) bool { return true }
+func (plain) overwrites() bool   { return false }
 
 // operators is the list of all there are. Adding one is a line here.
 func operators() []func() op {

@@ -33,8 +33,9 @@ func (b *Builder) PairProducts(x, y Node, dim int) Node {
 	return b.apply(&pairProducts{Dim: dim}, n*(n-1)/2*dim, x, y)
 }
 
-func (*pairProducts) name() string     { return "pair_products" }
-func (o *pairProducts) String() string { return fmt.Sprintf("pair_products[dim %d]", o.Dim) }
+func (*pairProducts) name() string             { return "pair_products" }
+func (*pairProducts) readsBack(value int) bool { return value != ownValue }
+func (o *pairProducts) String() string         { return fmt.Sprintf("pair_products[dim %d]", o.Dim) }
 
 func (o *pairProducts) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 2); err != nil {
@@ -107,8 +108,9 @@ func (b *Builder) PairDots(x Node, dim int) Node {
 	return b.apply(&pairDots{Dim: dim}, n*(n-1)/2, x)
 }
 
-func (*pairDots) name() string     { return "pair_dots" }
-func (o *pairDots) String() string { return fmt.Sprintf("pair_dots[dim %d]", o.Dim) }
+func (*pairDots) name() string             { return "pair_dots" }
+func (*pairDots) readsBack(value int) bool { return value != ownValue }
+func (o *pairDots) String() string         { return fmt.Sprintf("pair_dots[dim %d]", o.Dim) }
 
 func (o *pairDots) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 1); err != nil {
@@ -190,8 +192,9 @@ func fieldsOf(vectors int) (n int, ok bool) {
 	return n, n*(n-1) == vectors
 }
 
-func (*fieldDots) name() string     { return "field_dots" }
-func (o *fieldDots) String() string { return fmt.Sprintf("field_dots[dim %d]", o.Dim) }
+func (*fieldDots) name() string             { return "field_dots" }
+func (*fieldDots) readsBack(value int) bool { return value != ownValue }
+func (o *fieldDots) String() string         { return fmt.Sprintf("field_dots[dim %d]", o.Dim) }
 
 func (o *fieldDots) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 1); err != nil {
@@ -282,8 +285,9 @@ func (b *Builder) BiInteraction(x Node, dim int) Node {
 	return b.apply(&biInteraction{Dim: dim}, dim, x)
 }
 
-func (*biInteraction) name() string     { return "bi_interaction" }
-func (o *biInteraction) String() string { return fmt.Sprintf("bi_interaction[dim %d]", o.Dim) }
+func (*biInteraction) name() string             { return "bi_interaction" }
+func (*biInteraction) readsBack(value int) bool { return value != ownValue }
+func (o *biInteraction) String() string         { return fmt.Sprintf("bi_interaction[dim %d]", o.Dim) }
 
 func (o *biInteraction) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 1); err != nil {

@@ -36,17 +36,55 @@ func own(nodes []node) plan {
 	return p
 }
 
-// valuePlan is that of values in prediction: each is needed from when it is computed until the last of those that take it has run, and that of a head until the end. In training all
-// are needed on the way back.
+// valuePlan is that of values in prediction: each is needed from when it is computed until the last of those that take it has run, and that of a head until the end.
 func valuePlan(nodes []node, outputs []output) plan {
+	return share(nodes, aheadSpans(nodes, outputs), func(n *node) bool { return n.live }, inPlace(nodes))
+}
+
+// trainPlan is that of values in training, where also who reads a value on the way back needs it.
+func trainPlan(nodes []node, outputs []output) plan {
+	return share(nodes, keptSpans(nodes, outputs), func(n *node) bool { return n.live }, inPlace(nodes))
+}
+
+// aheadSpans are when values are needed on the way ahead, on which node i runs at i.
+func aheadSpans(nodes []node, outputs []output) []span {
 	needed := make([]span, len(nodes))
 	for i, by := range takers(nodes, outputs) {
 		needed[i] = span{i, slices.Max(append(by, i))}
 		if slices.Contains(by, head) {
-			needed[i].to = len(nodes)
+			needed[i].to = 2 * len(nodes)
 		}
 	}
-	return share(nodes, needed, func(n *node) bool { return n.live })
+	return needed
+}
+
+// keptSpans are when they are needed in training. On the way back node i runs at 2n - i, n being how many there are.
+func keptSpans(nodes []node, outputs []output) []span {
+	needed := aheadSpans(nodes, outputs)
+	for i := range nodes {
+		n := &nodes[i]
+		if !n.live || !n.needsGrad {
+			continue
+		}
+		back := 2*len(nodes) - i
+		if n.op.readsBack(ownValue) {
+			needed[i].to = max(needed[i].to, back)
+		}
+		for k, in := range n.inputs {
+			if n.op.readsBack(k) {
+				needed[in].to = max(needed[in].to, back)
+			}
+		}
+	}
+	return needed
+}
+
+// inPlace reports whether node i may compute its value in the place of that of node in, if nobody needs that any more.
+func inPlace(nodes []node) func(i, in int) bool {
+	return func(i, in int) bool {
+		n := &nodes[i]
+		return n.op.overwrites() && n.inputs[0] == in && !slices.Contains(n.inputs[1:], in) && n.shape == nodes[in].shape
+	}
 }
 
 // gradPlan is that of gradients, on the way back from the last node to the first: each is needed from when the last of those that take the value adds to it, or a head does before
@@ -59,18 +97,19 @@ func gradPlan(nodes []node, outputs []output) plan {
 			needed[i].from = -1
 		}
 	}
-	return share(nodes, needed, func(n *node) bool { return n.live && n.needsGrad })
+	return share(nodes, needed, func(n *node) bool { return n.live && n.needsGrad }, func(int, int) bool { return false })
 }
 
 // span is from when until when something is needed, both of them included.
 type span struct{ from, to int }
 
-// share gives the nodes that want one buffers, in the order in which they need them: the narrowest free one that is wide enough, otherwise the widest, which becomes wider.
-func share(nodes []node, needed []span, wants func(*node) bool) plan {
+// share gives the nodes that want one buffers, in the order in which they need them: that of the value which they overwrite, then the narrowest free one that is wide enough, otherwise the widest, which becomes
+// wider. over reports whether a node may have the place of another that is needed until it runs.
+func share(nodes []node, needed []span, wants func(*node) bool, over func(i, in int) bool) plan {
 	p := own(nodes)
 	type buffer struct {
-		nodes []int
-		width int // of the widest, which is nodes[widest]
+		nodes []int // the last has it
+		width int   // of the widest, which is nodes[widest]
 		widest,
 		to int
 	}
@@ -86,6 +125,10 @@ func share(nodes []node, needed []span, wants func(*node) bool) plan {
 		shape := nodes[i].shape
 		var best *buffer
 		for _, b := range buffers {
+			if b.to == needed[i].from && over(i, b.nodes[len(b.nodes)-1]) {
+				best = b
+				break
+			}
 			if b.to >= needed[i].from || nodes[b.widest].shape.with(0) != shape.with(0) {
 				continue
 			}
@@ -137,7 +180,9 @@ func (g *Graph) Memory(rows int, entries float64) (predict, train int64) {
 		if g.values[i] == i {
 			predict += bytes
 		}
-		train += bytes
+		if g.kept[i] == i {
+			train += bytes
+		}
 		if n.needsGrad && g.grads[i] == i {
 			train += bytes
 		}

@@ -69,11 +69,13 @@ func TestSharedBuffersHaveTheBits(t *testing.T) {
 	for seed := range uint64(40) {
 		cases[fmt.Sprint("chain ", seed)] = chain(seed)
 	}
-	var buffers, values, gradBuffers, grads int
+	var buffers, kept, values, gradBuffers, grads int
+	inPlace := map[string]bool{}
 	for name, build := range cases {
 		graphs := twice(t, (*graph.Builder).Unshared, build)
-		v, n, w, m := graphs[0].Buffers()
-		buffers, values, gradBuffers, grads = buffers+v, values+n, gradBuffers+w, grads+m
+		graphs[0].Overwriting(inPlace)
+		v, k, n, w, m := graphs[0].Buffers()
+		buffers, kept, values, gradBuffers, grads = buffers+v, kept+k, values+n, gradBuffers+w, grads+m
 		var sessions [2]model.Session
 		for i, g := range graphs {
 			sessions[i] = g.NewSession(1)
@@ -105,12 +107,62 @@ func TestSharedBuffersHaveTheBits(t *testing.T) {
 			}
 		}
 	}
-	if buffers*4 > values*3 || gradBuffers*4 > grads*3 {
-		t.Errorf("%d values lie in %d buffers, %d gradients in %d", values, buffers, grads, gradBuffers)
+	for _, name := range graph.Overwrite() {
+		if !inPlace[name] {
+			t.Errorf("%s is nowhere in the place of its input", name)
+		}
+	}
+	if buffers*4 > values*3 || kept*10 > values*9 || gradBuffers*4 > grads*3 {
+		t.Errorf("%d values lie in %d buffers, in %d while training, %d gradients in %d", values, buffers, kept, grads, gradBuffers)
 	}
 }
 
-// TestMemoryOfATower: to predict, layers of a tower lie in two buffers by turns; to train, each value is kept, and gradients lie in two.
+// TestWhatIsNotReadBack: a step has the same bits where each value that is not kept for the way back is NaN by then.
+func TestWhatIsNotReadBack(t *testing.T) {
+	t.Parallel()
+	cases := map[string]func(b *bed) []graph.Output{}
+	for name, build := range operators {
+		cases[name] = func(b *bed) []graph.Output { return b.outputs(build) }
+	}
+	for seed := range uint64(40) {
+		cases[fmt.Sprint("chain ", seed)] = chain(seed)
+	}
+	all := 0
+	for name, build := range cases {
+		graphs := twice(t, (*graph.Builder).Unshared, build)
+		for i, shape := range graphtest.Shapes {
+			in := graphtest.Inputs(graphs[1], shape, uint64(i))
+			var out [2][][]float32
+			for k := range out {
+				s := graphs[1].NewSession(1).(*graph.Session)
+				s.SetDense(graphtest.Dense(graphs[1], 1))
+				var predictions [][]float32
+				if k == 0 {
+					predictions, _ = s.Step(in, 7)
+				} else {
+					var n int
+					predictions, n = s.StepForgetting(in, 7)
+					all += n
+				}
+				for _, p := range slices.Concat(predictions, s.Grads(), [][]float32{s.DenseGrad()}) {
+					out[k] = append(out[k], slices.Clone(p))
+				}
+				s.Close()
+			}
+			for j := range out[0] {
+				if !slices.EqualFunc(out[0][j], out[1][j], func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) }) {
+					t.Errorf("%s, %s: values %d are %v, and %v where what is not kept is NaN", name, shape, j, out[0][j], out[1][j])
+				}
+			}
+		}
+	}
+	if all == 0 {
+		t.Error("nothing is forgotten")
+	}
+}
+
+// TestMemoryOfATower: to predict, layers of a tower lie in two buffers by turns, each activation in the place of what it is of; to train, what is read on the way back is kept, which is the input and the activations, and
+// gradients lie in two.
 func TestMemoryOfATower(t *testing.T) {
 	t.Parallel()
 	graphs := twice(t, (*graph.Builder).Unshared, func(b *bed) []graph.Output {
@@ -121,7 +173,8 @@ func TestMemoryOfATower(t *testing.T) {
 		return []graph.Output{click(b.weigh(x))}
 	})
 	const values = 4 + 2*(10+8+8+6) + 1
-	for i, want := range [2][2]int64{{4 * (10 + 10), 4 * (values + 10 + 10)}, {4 * values, 4 * (values + values - 4)}} {
+	const kept = 4 + 10 + 8 + 8 + 6 + 1
+	for i, want := range [2][2]int64{{4 * (10 + 8), 4 * (kept + 10 + 10)}, {4 * values, 4 * (values + values - 4)}} {
 		const rows = 100
 		predict, train := graphs[i].Memory(rows, 1)
 		if predict != rows*want[0] || train != rows*want[1] {

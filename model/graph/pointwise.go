@@ -55,8 +55,9 @@ func (b *Builder) pointwise(bias Tensor, heads, dim int, inputs ...Node) Node {
 	return b.apply(&pointwise{Bias: b.tensorName(bias), Distances: distances, Heads: heads}, dim, inputs...)
 }
 
-func (*pointwise) name() string { return "pointwise_attention" }
-func (*pointwise) learns() bool { return true }
+func (*pointwise) name() string             { return "pointwise_attention" }
+func (*pointwise) readsBack(value int) bool { return value != ownValue }
+func (*pointwise) learns() bool             { return true }
 
 func (o *pointwise) String() string {
 	return fmt.Sprintf("pointwise_attention[heads %d, distances %d]", o.Heads, o.Distances)

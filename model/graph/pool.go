@@ -68,6 +68,11 @@ func (b *Builder) Pool(xs ...Pooled) Node {
 
 func (*pool) name() string { return "pool" }
 
+// readsBack: the largest are looked for again.
+func (o *pool) readsBack(int) bool {
+	return slices.ContainsFunc(o.parts, func(p part) bool { return p.input >= 0 && p.by == Max })
+}
+
 func (o *pool) String() string {
 	names := make([]string, len(o.Combiners))
 	for i, c := range o.Combiners {
@@ -392,8 +397,9 @@ type first struct {
 // (bytedance/monolith: FirstN).
 func (b *Builder) First(x Node, n int) Node { return b.apply(&first{N: n}, max(n, 1)*x.shape.Dim, x) }
 
-func (*first) name() string     { return "first" }
-func (o *first) String() string { return fmt.Sprintf("first[%d]", o.N) }
+func (*first) name() string       { return "first" }
+func (*first) readsBack(int) bool { return false }
+func (o *first) String() string   { return fmt.Sprintf("first[%d]", o.N) }
 
 func (o *first) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := one(in, PerEntry); err != nil {

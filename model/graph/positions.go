@@ -26,9 +26,10 @@ func (b *Builder) Positions(f Sparse, vectors Tensor, back bool) Node {
 	return b.apply(&positions{Feature: b.features[f.feature].Name, Vectors: name, Back: back}, b.columnsOf(name))
 }
 
-func (*positions) name() string     { return "positions" }
-func (o *positions) String() string { return fmt.Sprintf("positions[%q, back %t]", o.Feature, o.Back) }
-func (*positions) learns() bool     { return true }
+func (*positions) name() string       { return "positions" }
+func (*positions) readsBack(int) bool { return false }
+func (o *positions) String() string   { return fmt.Sprintf("positions[%q, back %t]", o.Feature, o.Back) }
+func (*positions) learns() bool       { return true }
 
 func (o *positions) bind(b *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 0); err != nil {

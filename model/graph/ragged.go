@@ -26,8 +26,9 @@ func (b *Builder) Expand(x Node, f Sparse) Node {
 	return b.apply(&expand{Feature: b.features[f.feature].Name}, x.shape.Dim, x)
 }
 
-func (*expand) name() string     { return "expand" }
-func (o *expand) String() string { return fmt.Sprintf("expand[%q]", o.Feature) }
+func (*expand) name() string       { return "expand" }
+func (*expand) readsBack(int) bool { return false }
+func (o *expand) String() string   { return fmt.Sprintf("expand[%q]", o.Feature) }
 
 func (o *expand) bind(b *Builder, in []Node) (Shape, error) {
 	if err := one(in, PerRow); err != nil {
@@ -78,8 +79,9 @@ type softmax struct{ plain }
 // pairs.
 func (b *Builder) Softmax(x Node) Node { return b.apply(&softmax{}, x.shape.Dim, x) }
 
-func (*softmax) name() string     { return "softmax" }
-func (o *softmax) String() string { return o.name() }
+func (*softmax) name() string             { return "softmax" }
+func (*softmax) readsBack(value int) bool { return value == ownValue }
+func (o *softmax) String() string         { return o.name() }
 
 func (*softmax) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := one(in, PerEntry, PerRow, PerPair); err != nil {
@@ -184,8 +186,9 @@ func (b *Builder) WeightedSum(weights, x Node) Node {
 	return b.apply(&weightedSum{}, x.shape.Dim, weights, x)
 }
 
-func (*weightedSum) name() string     { return "weighted_sum" }
-func (o *weightedSum) String() string { return o.name() }
+func (*weightedSum) name() string             { return "weighted_sum" }
+func (*weightedSum) readsBack(value int) bool { return value != ownValue }
+func (o *weightedSum) String() string         { return o.name() }
 
 func (*weightedSum) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 2); err != nil {

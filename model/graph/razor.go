@@ -38,8 +38,10 @@ func (b *Builder) Razor(x Node, logits Tensor, space []int, temperature float32,
 	return b.apply(&razor{Logits: b.tensorName(logits), Space: slices.Clone(space), Temperature: temperature, Cost: slices.Clone(cost)}, x.shape.Dim, x)
 }
 
-func (*razor) name() string { return "razor" }
-func (*razor) learns() bool { return true }
+func (*razor) name() string             { return "razor" }
+func (*razor) readsBack(value int) bool { return value != ownValue }
+func (*razor) overwrites() bool         { return true }
+func (*razor) learns() bool             { return true }
 
 func (o *razor) String() string {
 	return fmt.Sprintf("razor[%v, temperature %g, cost %g]", o.Space, o.Temperature, o.Cost)

@@ -29,7 +29,8 @@ func (b *Builder) SelfAttention(queries, keys, values Node, dim, heads int) Node
 	return b.apply(&selfAttention{Dim: dim, Heads: heads}, values.shape.Dim, queries, keys, values)
 }
 
-func (*selfAttention) name() string { return "self_attention" }
+func (*selfAttention) name() string             { return "self_attention" }
+func (*selfAttention) readsBack(value int) bool { return value != ownValue }
 
 func (o *selfAttention) String() string {
 	return fmt.Sprintf("self_attention[dim %d, heads %d]", o.Dim, o.Heads)

@@ -125,6 +125,11 @@ func (s *Session) Step(in *model.Inputs, seed uint64) (predictions [][]float32, 
 	s.begin(in, true, seed)
 	s.checkLabels(in)
 	s.forward()
+	return s.back(in)
+}
+
+// back is the second half of a step.
+func (s *Session) back(in *model.Inputs) (predictions [][]float32, losses []float64) {
 	s.denseGrad = resize(s.denseGrad, s.g.layout.DenseLen())
 	clear(s.denseGrad)
 	for t, values := range in.Values {
@@ -250,7 +255,7 @@ func (s *Session) begin(in *model.Inputs, train bool, seed uint64) {
 	s.in, s.rows, s.train, s.seed = s.compress(in, train), in.NumRows, train, seed
 	values := g.values
 	if train {
-		values = nil
+		values = g.kept
 	}
 	for i := range g.nodes {
 		if n := &g.nodes[i]; n.live {
@@ -267,12 +272,9 @@ func (s *Session) begin(in *model.Inputs, train bool, seed uint64) {
 	}
 }
 
-// buffer is where node i has what it computes, by a plan; nil: each has its own.
+// buffer is where node i has what it computes, by a plan.
 func (s *Session) buffer(buffers [][]float32, p plan, i int) []float32 {
-	in := i
-	if p != nil {
-		in = p[i]
-	}
+	in := p[i]
 	buffers[in] = resize(buffers[in], s.size(s.g.nodes[in].shape))
 	return buffers[in][:s.size(s.g.nodes[i].shape)]
 }

@@ -48,9 +48,10 @@ func (b *Builder) Standardise(x Node, name string, decay float32) Node {
 	return b.apply(&standardise{Moments: name}, x.shape.Dim, x)
 }
 
-func (*standardise) name() string     { return "standardise" }
-func (o *standardise) String() string { return fmt.Sprintf("standardise[decay %g]", o.decay) }
-func (*standardise) learns() bool     { return true }
+func (*standardise) name() string             { return "standardise" }
+func (*standardise) readsBack(value int) bool { return value != ownValue }
+func (o *standardise) String() string         { return fmt.Sprintf("standardise[decay %g]", o.decay) }
+func (*standardise) learns() bool             { return true }
 
 func (o *standardise) bind(b *Builder, in []Node) (shape Shape, err error) {
 	if err := one(in, PerRow); err != nil {

@@ -36,8 +36,9 @@ type scaleOp struct{ plain }
 // [rows, n·dim].
 func (b *Builder) Scale(x, factors Node) Node { return b.apply(&scaleOp{}, x.shape.Dim, x, factors) }
 
-func (*scaleOp) name() string     { return "scale" }
-func (o *scaleOp) String() string { return o.name() }
+func (*scaleOp) name() string             { return "scale" }
+func (*scaleOp) readsBack(value int) bool { return value != ownValue }
+func (o *scaleOp) String() string         { return o.name() }
 
 func (*scaleOp) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 2); err != nil {
@@ -106,8 +107,9 @@ type fold struct {
 // Fold adds up the vectors of dim numbers that x is made of: [rows, n·dim] -> [rows, dim].
 func (b *Builder) Fold(x Node, dim int) Node { return b.apply(&fold{Dim: dim}, dim, x) }
 
-func (*fold) name() string     { return "fold" }
-func (o *fold) String() string { return fmt.Sprintf("fold[dim %d]", o.Dim) }
+func (*fold) name() string       { return "fold" }
+func (*fold) readsBack(int) bool { return false }
+func (o *fold) String() string   { return fmt.Sprintf("fold[dim %d]", o.Dim) }
 
 func (o *fold) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 1); err != nil {
@@ -171,7 +173,8 @@ func (b *Builder) vectorSums(x Node, o *vectorSums) Node {
 	return b.apply(o, max(x.shape.Dim/max(o.Dim, 1), 1), x)
 }
 
-func (*vectorSums) name() string { return "vector_sums" }
+func (*vectorSums) name() string       { return "vector_sums" }
+func (*vectorSums) readsBack(int) bool { return false }
 
 func (o *vectorSums) String() string {
 	if o.Mean {
@@ -242,8 +245,10 @@ type unitState struct{ inv []float32 }
 // product of two vectors becomes their cosine.
 func (b *Builder) Unit(x Node, dim int) Node { return b.apply(&unit{Dim: dim}, x.shape.Dim, x) }
 
-func (*unit) name() string     { return "unit" }
-func (o *unit) String() string { return fmt.Sprintf("unit[dim %d]", o.Dim) }
+func (*unit) name() string             { return "unit" }
+func (*unit) readsBack(value int) bool { return value == ownValue }
+func (*unit) overwrites() bool         { return true }
+func (o *unit) String() string         { return fmt.Sprintf("unit[dim %d]", o.Dim) }
 
 func (o *unit) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := arity(in, 1); err != nil {
