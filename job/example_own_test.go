@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -39,7 +40,7 @@ snapshot: {every: 0s}
 outputs: [{name: seen, of: predictions, to: memory}]
 `
 
-// A program trains a model of its own by a loss of its own, on a source of its own, through a stage of its own, measured by a
+// A program trains a model of its own, with an operator of its own, by a loss of its own, on a source of its own, through a stage of its own, measured by a
 // metric of its own, and writes the predictions to a sink of its own. All are known by name: the lists of what a job may name are
 // monolith's and the program's. All that a job can do is done with them too: checks, snapshots, evaluation, shards in other
 // processes. Optimizers and places for bad rows come in the same way.
@@ -109,12 +110,38 @@ func (a *attention) Build(in component.ModelInputs) (model.Model, error) {
 	pooled := func(f graph.Sparse) graph.Node { return b.Pool(graph.Pooled{X: b.Lookup(f, "vec"), By: graph.Sum}) }
 	now := pooled(item)
 	before := layer.Attention(b, "attention", now, b.Lookup(history, "vec"), history, layer.AttentionConfig{Hidden: 8, Rule: rule})
-	x := layer.MLP(b, "deep", b.Concat(pooled(user), now, before), layer.MLPConfig{Hidden: []int{a.Hidden}, Rule: rule})
+	x := b.Own(capped(6), nil, layer.MLP(b, "deep", b.Concat(pooled(user), now, before), layer.MLPConfig{Hidden: []int{a.Hidden}, Rule: rule}))
 	var heads []graph.Output
 	for _, h := range in.Heads {
 		heads = append(heads, graph.Output{Head: h, Node: layer.Dense(b, "head."+h.Name, x, 1, rule)})
 	}
 	return b.Build(in.Seed, heads...)
+}
+
+// capped is an operator of the program's own, min(x, most).
+func capped(most float32) graph.Own {
+	return graph.Own{
+		Name: "capped", Shape: func(in []graph.Shape) (graph.Shape, error) { return in[0], nil },
+		Forward: func(b *graph.OwnBatch) {
+			for i, v := range b.In[0] {
+				b.Out[i] = min(v, most)
+			}
+		},
+		Backward: func(b *graph.OwnBatch) {
+			for i, v := range b.In[0] {
+				if v < most {
+					b.Grads[0][i] += b.OutGrad[i]
+				}
+			}
+		},
+		Reference: func(b *graph.OwnReference) []float64 {
+			out := slices.Clone(b.In[0])
+			for i, v := range out {
+				out[i] = min(v, float64(most))
+			}
+			return out
+		},
+	}
 }
 
 // ownClicks is the program's source; another would read its own storage.

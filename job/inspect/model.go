@@ -23,6 +23,9 @@ import (
 // Model describes a model by its graph. FLOPs are those of examples whose sparse features have so many entries each. Errors: [pipeline.ErrConfig]
 // for a model that cannot be written as a graph.
 func Model(m model.Model, entries float64) (*result.ModelInfo, error) {
+	if g, ok := m.(*graph.Graph); ok {
+		return modelOf(g, entries), nil
+	}
 	b, err := m.Marshal()
 	if err != nil {
 		return nil, err
@@ -71,7 +74,7 @@ func SnapshotModel(ctx context.Context, path string, entries float64) (out *resu
 
 func modelOf(g *graph.Graph, entries float64) *result.ModelInfo {
 	const batch = 512 // that of training, unless a job says otherwise
-	out := &result.ModelInfo{FLOPs: g.FLOPs(entries), Entries: entries, MemoryBatch: batch}
+	out := &result.ModelInfo{FLOPs: g.FLOPs(entries), Entries: entries, MemoryBatch: batch, DOT: g.DOT(entries)}
 	out.PredictBytes, out.TrainBytes = g.Memory(batch, entries)
 	for _, o := range g.Operators() {
 		out.Operators = append(out.Operators, result.OperatorInfo{

@@ -567,6 +567,8 @@ type ModelInfo struct {
 	Tensors   []ModelTensor  `json:"tensors"`
 	Tables    []ModelTable   `json:"tables"`
 	Heads     []ModelHead    `json:"heads"`
+	// DOT draws the operators in the language of Graphviz.
+	DOT string `json:"dot"`
 }
 
 // ModelEntry is a model that a job can name.

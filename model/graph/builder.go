@@ -11,8 +11,8 @@
 // read and never written down; where what is pooled is only added up (a linear term) or multiplied pair by pair (a
 // factorization machine), neither are the sums of each feature.
 //
-// A graph can be written ([Graph.Marshal]) and read back ([Unmarshal]). For that every operator is in the list of this
-// package: programs build theirs of those, in functions like those of package layer, and do not bring others along.
+// A graph can be written ([Graph.Marshal]) and read back ([Unmarshal]), if every operator is in the list of this
+// package: programs build theirs of those, in functions like those of package layer. What they bring along ([Builder.Own]) trains, and cannot be written.
 package graph
 
 import (

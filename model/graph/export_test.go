@@ -110,3 +110,13 @@ func (g *Graph) Run() (n int) {
 	}
 	return n
 }
+
+// RunOf counts the operators of a name that are run.
+func (g *Graph) RunOf(name string) (n int) {
+	for i := range g.nodes {
+		if g.nodes[i].live && g.nodes[i].op.name() == name {
+			n++
+		}
+	}
+	return n
+}

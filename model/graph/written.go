@@ -84,8 +84,8 @@ type (
 )
 
 // Marshal writes the graph as indented JSON: parameters with their rules, features with their tables, operators as they
-// were declared, heads. Equal graphs are written as equal bytes. It fails where an update rule is none of package optim's
-// or a loss none of package loss's.
+// were declared, heads. Equal graphs are written as equal bytes. It fails where an update rule is none of package optim's,
+// a loss none of package loss's or an operator the program's own ([Builder.Own]).
 func (g *Graph) Marshal() ([]byte, error) {
 	w := writtenGraph{Version: Version, Seed: g.layout.Seed, ClipNorm: g.clipNorm, Precision: g.writtenPrecision()}
 	for _, t := range g.layout.Tables {
@@ -117,6 +117,9 @@ func (g *Graph) Marshal() ([]byte, error) {
 	}
 	for i := range g.declared {
 		n := &g.declared[i]
+		if _, ok := n.op.(*ownOp); ok {
+			return nil, fmt.Errorf("graph: operator %s cannot be written: it is the program's own", n.op)
+		}
 		settings, err := json.Marshal(n.op)
 		if err != nil {
 			return nil, fmt.Errorf("graph: %s: %w", n.op, err)

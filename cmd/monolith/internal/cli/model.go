@@ -138,6 +138,7 @@ func (a *App) modelDescribeCommand(out *outcome) *cobra.Command {
 	var (
 		set     []string
 		entries float64
+		dot     bool
 	)
 	cmd := &cobra.Command{
 		Use:   "describe JOB.yaml|DIR|SNAPSHOT",
@@ -148,8 +149,11 @@ snapshot in it is described, with the number of its rows.
 
 How many ids an example has of each sparse feature is --entries; what a whole batch shares is not counted. Operators that run as one take less
 together than their sum: the total says what is run. Lookups of rows are not in it. The memory is that of the values between operators, which share
-buffers where they are not needed at the same time, and in training of their gradients; what operators keep for themselves is not in it.`,
+buffers where they are not needed at the same time, and in training of their gradients; what operators keep for themselves is not in it.
+
+--dot draws the operators for Graphviz instead.`,
 		Example: `  monolith model describe job.yaml
+  monolith model describe job.yaml --dot | dot -Tsvg > model.svg
   monolith model describe job.yaml --entries 8
   monolith model describe runs/click --json | jq .result.parameters`,
 		Args: exactly("a job file or a folder"),
@@ -178,10 +182,17 @@ buffers where they are not needed at the same time, and in training of their gra
 			}
 			out.result = info
 			out.text = func(w io.Writer) error { return writeModel(w, info) }
+			if dot {
+				out.text = func(w io.Writer) error {
+					_, err := io.WriteString(w, info.DOT)
+					return err
+				}
+			}
 			return nil
 		},
 	}
 	addSet(cmd, &set)
+	cmd.Flags().BoolVar(&dot, "dot", false, "draw the operators in the language of Graphviz")
 	cmd.Flags().Float64Var(&entries, "entries", 1, "how many `ids` an example has of each sparse feature")
 	return cmd
 }
