@@ -146,10 +146,13 @@ func (l *lowering) multiply(x, w Value, rounds bool) Value {
 	return l.Op(MatMul, x, w)
 }
 
-// kernelNorm multiplies columns by their lengths over those of the columns of weights.
+// kernelNorm multiplies columns by their lengths, or 1, over those of the columns of weights.
 func (l *lowering) kernelNorm(n *node) Value {
 	w := l.tensor(n.Weights)
 	length := l.Op(Sqrt, l.Op(Add, l.Sum(l.Op(Mul, w, w), 0), l.scalar(1e-12)))
+	if n.Lengths == "" {
+		return l.Op(Div, l.input(n, 0), l.Reshape(length, -1))
+	}
 	return l.Op(Mul, l.input(n, 0), l.Op(Div, l.tensor(n.Lengths), l.Reshape(length, -1)))
 }
 

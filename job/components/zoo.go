@@ -60,6 +60,10 @@ type MLP struct {
 	NormMaxShift float64 `yaml:"norm_max_shift" default:"0" min:"0" max:"1000000"`
 	// KernelNorm learns the length of each column of a layer's weights for itself, apart from its direction: steps along both do not disturb each other.
 	KernelNorm bool `yaml:"kernel_norm" default:"false"`
+	// KernelNormFixed has the lengths of kernel_norm be 1 and not learned.
+	KernelNormFixed bool `yaml:"kernel_norm_fixed" default:"false"`
+	// NoBias leaves the bias of each layer out.
+	NoBias bool `yaml:"no_bias" default:"false"`
 	// Dropout is the share of each layer's outputs that is set to 0 while training.
 	Dropout float64 `yaml:"dropout" default:"0" min:"0" max:"0.99"`
 	// Activation is the function behind each layer; auto: relu, and for din and dien prelu. docs/models.md has the formulas.
@@ -124,12 +128,15 @@ func (m *MLP) check() error {
 	if !m.BatchNorm && (float32(m.NormDecay) != graph.DefaultBatchNormDecay || m.NormMaxScale != 0 || m.NormMaxShift != 0) {
 		return errors.New("norm_decay, norm_max_scale and norm_max_shift are settings of batch_norm, which is false")
 	}
+	if m.KernelNormFixed && !m.KernelNorm {
+		return errors.New("kernel_norm_fixed is a setting of kernel_norm, which is false")
+	}
 	return nil
 }
 
 func (m *MLP) put(c *zoo.Config) {
 	c.Norm = zoo.Norm{Decay: float32(m.NormDecay), MaxScale: float32(m.NormMaxScale), MaxShift: float32(m.NormMaxShift)}
-	c.Hidden, c.KernelNorm, c.BatchNorm, c.Dropout = m.Hidden, m.KernelNorm, m.BatchNorm, m.Dropout
+	c.Hidden, c.KernelNorm, c.KernelNormFixed, c.BatchNorm, c.NoBias, c.Dropout = m.Hidden, m.KernelNorm, m.KernelNormFixed, m.BatchNorm, m.NoBias, m.Dropout
 	if m.Activation != "auto" {
 		c.Activation = m.Activation
 	}

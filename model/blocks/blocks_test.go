@@ -99,7 +99,7 @@ func TestKindsFollowReference(t *testing.T) {
 		"number_vectors": {block("k", &blocks.Fold{}, "price")},
 		"linear":         {block("k", &blocks.Concat{}, "first")},
 		"dense":          {block("k", &blocks.Dense{Units: 3, Activation: "gelu"}, "x", "first")},
-		"mlp":            {block("k", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{4, 3}, BatchNorm: true, NormDecay: 0.99, NormMaxScale: 1.001, NormMaxShift: 0.001, Dropout: 0.2}, Out: 2}, "x", "n"), block("n", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{3}, KernelNorm: true, NoBias: true}}, "o"), block("o", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{3}, NoBias: true}}, "x")},
+		"mlp":            {block("k", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{4, 3}, BatchNorm: true, NormDecay: 0.99, NormMaxScale: 1.001, NormMaxShift: 0.001, Dropout: 0.2}, Out: 2}, "x", "n"), block("n", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{3}, KernelNorm: true, KernelNormFixed: true, NoBias: true}}, "o"), block("o", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{3}, NoBias: true}}, "x")},
 		"activation":     {block("d", &blocks.Dense{Units: 3}, "seen"), block("s", &blocks.Activation{Function: "prelu"}, "d"), block("p", &blocks.Pool{By: "mean"}, "s"), block("k", &blocks.Activation{Function: "softmax"}, "p")},
 		"layer_norm":     {block("n", &blocks.LayerNorm{Each: "vector"}, "v"), block("k", &blocks.LayerNorm{}, "n")},
 		"batch_norm":     {block("n", &blocks.BatchNorm{Decay: 0.9, Epsilon: 1e-5, Scale: true, Center: true, Moving: 0.5}, "x"), block("k", &blocks.BatchNorm{Decay: 0.99, Epsilon: 1e-3, MaxScale: 1.001, MaxShift: 0.001}, "n")},

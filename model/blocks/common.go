@@ -38,6 +38,8 @@ type Layers struct {
 	NoBias bool `yaml:"no_bias" default:"false"`
 	// KernelNorm learns the length of each column of a layer's weights for itself, apart from its direction; not over entries.
 	KernelNorm bool `yaml:"kernel_norm" default:"false"`
+	// KernelNormFixed has the lengths of kernel_norm be 1 and not learned.
+	KernelNormFixed bool `yaml:"kernel_norm_fixed" default:"false"`
 	// Dropout is the share of each layer's outputs that is set to 0 while training.
 	Dropout float64 `yaml:"dropout" default:"0" min:"0" max:"0.99"`
 }
@@ -50,8 +52,11 @@ func (l *Layers) config(s *Site) layer.MLPConfig {
 	if !l.BatchNorm && norm != (graph.BatchNorm{Decay: graph.DefaultBatchNormDecay}) {
 		s.Fault("norm_decay, norm_max_scale and norm_max_shift are settings of batch_norm, which is false")
 	}
+	if l.KernelNormFixed && !l.KernelNorm {
+		s.Fault("kernel_norm_fixed is a setting of kernel_norm, which is false")
+	}
 	return layer.MLPConfig{
-		Hidden: l.Hidden, Activation: s.activation(cmp.Or(l.Activation, "relu")), KernelNorm: l.KernelNorm, BatchNorm: l.BatchNorm, Norm: norm, NoBias: l.NoBias, Dropout: l.Dropout, Rule: s.Rule,
+		Hidden: l.Hidden, Activation: s.activation(cmp.Or(l.Activation, "relu")), KernelNorm: l.KernelNorm, FixedLengths: l.KernelNormFixed, BatchNorm: l.BatchNorm, Norm: norm, NoBias: l.NoBias, Dropout: l.Dropout, Rule: s.Rule,
 	}
 }
 

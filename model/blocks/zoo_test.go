@@ -79,9 +79,9 @@ func TestBlocksMakeTheZoo(t *testing.T) {
 			nil,
 		},
 		zoo.DCNv2: {
-			zoo.Config{CrossLayers: 2, CrossRank: 3, CrossExperts: 2, CrossDropout: 0.25, KernelNorm: true, BatchNorm: true, Norm: zoo.Norm{Decay: 0.75, MaxScale: 2, MaxShift: 0.5}},
+			zoo.Config{CrossLayers: 2, CrossRank: 3, CrossExperts: 2, CrossDropout: 0.25, KernelNorm: true, KernelNormFixed: true, NoBias: true, BatchNorm: true, Norm: zoo.Norm{Decay: 0.75, MaxScale: 2, MaxShift: 0.5}},
 			[]blocks.Block{
-				vectors, block("cross", &blocks.Cross{Layers: 2, Rank: 3, Experts: 2, Dropout: 0.25}, "vectors"), block("deep", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{8, 4}, KernelNorm: true, BatchNorm: true, NormDecay: 0.75, NormMaxScale: 2, NormMaxShift: 0.5}}, "vectors"), one("out", "cross", "deep"),
+				vectors, block("cross", &blocks.Cross{Layers: 2, Rank: 3, Experts: 2, Dropout: 0.25}, "vectors"), block("deep", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{8, 4}, KernelNorm: true, KernelNormFixed: true, NoBias: true, BatchNorm: true, NormDecay: 0.75, NormMaxScale: 2, NormMaxShift: 0.5}}, "vectors"), one("out", "cross", "deep"),
 			},
 			nil,
 		},

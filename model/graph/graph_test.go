@@ -306,7 +306,9 @@ var operators = map[string]func(b *bed) graph.Node{
 	},
 	"kernel norm": func(b *bed) graph.Node {
 		x, w, u := b.vec(), b.tensor("w", 6, 3), b.tensor("u", 4, 2)
-		return b.weigh(b.Concat(b.KernelNorm(b.Linear(x, w, nil), w, b.tensor("g", 3)), b.KernelNorm(b.Linear(b.dense, u, nil), u, b.tensor("h", 2)), b.KernelNorm(x, b.tensor("v", 1, 6), b.tensor("k", 6))))
+		g, h, k := b.tensor("g", 3), b.tensor("h", 2), b.tensor("k", 6)
+		fixed := b.tensor("fixed", 6, 3)
+		return b.weigh(b.Concat(b.KernelNorm(b.Linear(x, w, nil), w, &g), b.KernelNorm(b.Linear(b.dense, u, nil), u, &h), b.KernelNorm(x, b.tensor("v", 1, 6), &k), b.KernelNorm(b.Linear(x, fixed, nil), fixed, nil)))
 	},
 	"top gates": func(b *bed) graph.Node {
 		x := b.vec()

@@ -11,9 +11,10 @@ const kernelNormEpsilon = 1e-12
 // kernelNorm gives the columns of a product the lengths that a tensor says.
 type kernelNorm struct {
 	Weights string `json:"weights"`
-	Lengths string `json:"lengths"`
+	Lengths string `json:"lengths,omitempty"`
 
-	weights, lengths, rows int
+	weights, rows int
+	lengths       int // -1: all are 1
 }
 
 // kernelNormState keeps what columns are multiplied by and 1/‖w‖, and sums up a gradient for each column.
@@ -23,19 +24,34 @@ type kernelNormState struct{ factors, inverse, sums []float32 }
 // bytedance/monolith: kernel norm): y [rows, n], weights W [m, n] and lengths g [n] -> [rows, n],
 //
 //	zⱼ = gⱼ/√(‖wⱼ‖² + 10⁻¹²) · yⱼ        wⱼ is column j of W
-func (b *Builder) KernelNorm(y Node, weights, lengths Tensor) Node {
-	if !b.ownsTensors("kernel norm", weights, lengths) {
+//
+// Without lengths all are 1.
+func (b *Builder) KernelNorm(y Node, weights Tensor, lengths *Tensor) Node {
+	if !b.ownsTensors("kernel norm", weights) {
 		return b.broken(y.shape.Dim)
 	}
-	return b.apply(&kernelNorm{Weights: b.tensorName(weights), Lengths: b.tensorName(lengths)}, y.shape.Dim, y)
+	o := &kernelNorm{Weights: b.tensorName(weights)}
+	if lengths != nil {
+		if !b.ownsTensors("kernel norm", *lengths) {
+			return b.broken(y.shape.Dim)
+		}
+		o.Lengths = b.tensorName(*lengths)
+	}
+	return b.apply(o, y.shape.Dim, y)
 }
 
 func (*kernelNorm) name() string             { return "kernel_norm" }
 func (*kernelNorm) readsBack(value int) bool { return value != ownValue }
 func (*kernelNorm) overwrites() bool         { return true }
-func (o *kernelNorm) String() string         { return o.name() }
 func (*kernelNorm) learns() bool             { return true }
 func (*kernelNorm) differs() bool            { return false }
+
+func (o *kernelNorm) String() string {
+	if o.Lengths == "" {
+		return "kernel_norm[length 1]"
+	}
+	return "kernel_norm"
+}
 
 func (o *kernelNorm) bind(b *Builder, in []Node) (shape Shape, err error) {
 	if err := one(in, PerRow); err != nil {
@@ -46,7 +62,9 @@ func (o *kernelNorm) bind(b *Builder, in []Node) (shape Shape, err error) {
 	if o.weights, err = b.tensorNamed(o.Weights, false, o.rows, n); err != nil {
 		return Shape{}, fmt.Errorf("the weights of %d columns: %w", n, err)
 	}
-	o.lengths, err = b.tensorNamed(o.Lengths, false, n)
+	if o.lengths = -1; o.Lengths != "" {
+		o.lengths, err = b.tensorNamed(o.Lengths, false, n)
+	}
 	return in[0].shape, err
 }
 
@@ -55,7 +73,7 @@ func (*kernelNorm) flops(_ *Graph, n *node, _ float64) float64 { return float64(
 func (*kernelNorm) newState() any { return &kernelNormState{} }
 
 func (o *kernelNorm) forward(s *Session, n *node) {
-	st, w, g := s.state[n.id].(*kernelNormState), s.tensor(o.weights), s.tensor(o.lengths)
+	st, w := s.state[n.id].(*kernelNormState), s.tensor(o.weights)
 	st.factors, st.inverse = resize(st.factors, n.dim), resize(st.inverse, n.dim)
 	clear(st.inverse)
 	for i, v := range w {
@@ -63,7 +81,12 @@ func (o *kernelNorm) forward(s *Session, n *node) {
 	}
 	for j, squares := range st.inverse {
 		st.inverse[j] = float32(1 / math.Sqrt(float64(squares)+kernelNormEpsilon))
-		st.factors[j] = g[j] * st.inverse[j]
+		st.factors[j] = st.inverse[j]
+	}
+	if o.lengths >= 0 {
+		for j, g := range s.tensor(o.lengths) {
+			st.factors[j] *= g
+		}
 	}
 	y, z := s.vals[n.inputs[0]], s.vals[n.id]
 	for i, v := range y {
@@ -84,9 +107,14 @@ func (o *kernelNorm) backward(s *Session, n *node) {
 			dy[i] += float32(st.factors[i%n.dim] * v)
 		}
 	}
-	w, dw, dg := s.tensor(o.weights), s.tensorGrad(o.weights), s.tensorGrad(o.lengths)
+	w, dw := s.tensor(o.weights), s.tensorGrad(o.weights)
+	if o.lengths >= 0 {
+		dg := s.tensorGrad(o.lengths)
+		for j := range dg {
+			dg[j] += float32(st.sums[j] * st.inverse[j])
+		}
+	}
 	for j := range st.sums {
-		dg[j] += float32(st.sums[j] * st.inverse[j])
 		st.sums[j] *= st.factors[j] * st.inverse[j] * st.inverse[j]
 	}
 	for i, v := range w {
@@ -102,7 +130,10 @@ func (o *kernelNorm) reference(e *evaluation, n *node) []float64 {
 	out := make([]float64, len(e.vals[n.inputs[0]]))
 	for i, y := range e.vals[n.inputs[0]] {
 		j := i % n.dim
-		out[i] = e.tensor(o.lengths)[j] * y / math.Sqrt(squares[j]+kernelNormEpsilon)
+		out[i] = y / math.Sqrt(squares[j]+kernelNormEpsilon)
+		if o.lengths >= 0 {
+			out[i] *= e.tensor(o.lengths)[j]
+		}
 	}
 	return out
 }

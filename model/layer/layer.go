@@ -83,6 +83,8 @@ type MLPConfig struct {
 	Activation Activation
 	// KernelNorm learns the lengths of the columns of weight matrices for themselves ([graph.Builder.KernelNorm]), in the tensors "name.i.length", at first what columns have on the mean.
 	KernelNorm bool
+	// FixedLengths has those lengths be 1 and not learned.
+	FixedLengths bool
 	// BatchNorm normalises before each activation; the layers then have no bias, which normalisation would take away.
 	BatchNorm bool
 	// Norm are the settings of batch norm but for its name and its rule; zero: the defaults.
@@ -110,8 +112,12 @@ func mlpLayer(b *graph.Builder, name string, x graph.Node, units int, cfg MLPCon
 		x = Dense(b, name, x, units, cfg.Rule)
 	case cfg.KernelNorm:
 		in, w := x.Dim(), weight(b, name, x.Dim(), units, cfg.Rule)
-		length := float32(math.Sqrt(2 * float64(in) / float64(in+units))) // of the Glorot distribution's variance
-		lengths := b.Tensor(param.Tensor{Name: name + ".length", Shape: []int{units}, Init: param.Constant(length), Optimizer: cfg.Optimizer})
+		var lengths *graph.Tensor
+		if !cfg.FixedLengths {
+			length := float32(math.Sqrt(2 * float64(in) / float64(in+units))) // of the Glorot distribution's variance
+			learned := b.Tensor(param.Tensor{Name: name + ".length", Shape: []int{units}, Init: param.Constant(length), Optimizer: cfg.Optimizer})
+			lengths = &learned
+		}
 		if x = b.KernelNorm(b.Linear(x, w, nil), w, lengths); !cfg.BatchNorm && !cfg.NoBias {
 			x = b.AddBias(x, b.Tensor(param.Tensor{Name: name + ".bias", Shape: []int{units}, Optimizer: cfg.Optimizer}))
 		}

@@ -41,6 +41,7 @@ func TestLayersFollowReference(t *testing.T) {
 		},
 		"mlp with kernel norm": func(b *graph.Builder, x graph.Node) graph.Node {
 			x = layer.MLP(b, "m", x, layer.MLPConfig{Hidden: []int{6, 4}, KernelNorm: true, Rule: rule})
+			x = layer.MLP(b, "f", x, layer.MLPConfig{Hidden: []int{5}, KernelNorm: true, FixedLengths: true, Rule: rule})
 			return layer.MLP(b, "n", x, layer.MLPConfig{Hidden: []int{5}, KernelNorm: true, BatchNorm: true, Rule: rule})
 		},
 		"mlp with prelu": func(b *graph.Builder, x graph.Node) graph.Node {

@@ -89,6 +89,10 @@ type Config struct {
 	Norm Norm
 	// KernelNorm learns the lengths of the columns of the perceptron's weight matrices for themselves. Default off.
 	KernelNorm bool
+	// KernelNormFixed has those lengths be 1 and not learned. Default off.
+	KernelNormFixed bool
+	// NoBias leaves out the bias of each layer of the perceptron that has one. Default off.
+	NoBias bool
 	// Dropout is the rate after each activation of the perceptron, in [0, 1). Default 0.
 	Dropout float64
 	// Activation is that of the perceptrons, one of [layer.Activations]; empty: the model's own, relu, or prelu (DIN, DIEN).
@@ -490,6 +494,12 @@ func (c Config) String() string {
 		}
 		if c.KernelNorm {
 			b.WriteString(",kernel_norm=true")
+			if c.KernelNormFixed {
+				b.WriteString(",kernel_norm_fixed=true")
+			}
+		}
+		if c.NoBias {
+			b.WriteString(",no_bias=true")
 		}
 	}
 	for _, own := range c.own() {

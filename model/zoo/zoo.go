@@ -283,7 +283,7 @@ func (a *assembly) mlpConfig(hidden []int) layer.MLPConfig {
 	if activation == nil {
 		activation = a.cfg.topology().activation
 	}
-	return layer.MLPConfig{Hidden: hidden, Activation: activation, KernelNorm: a.cfg.KernelNorm, BatchNorm: a.cfg.BatchNorm, Norm: a.cfg.Norm.settings(), Dropout: a.cfg.Dropout, Rule: a.rule}
+	return layer.MLPConfig{Hidden: hidden, Activation: activation, KernelNorm: a.cfg.KernelNorm, FixedLengths: a.cfg.KernelNormFixed, NoBias: a.cfg.NoBias, BatchNorm: a.cfg.BatchNorm, Norm: a.cfg.Norm.settings(), Dropout: a.cfg.Dropout, Rule: a.rule}
 }
 
 // deep is the perceptron, [rows, last of Hidden].

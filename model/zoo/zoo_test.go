@@ -145,6 +145,8 @@ func TestSettingsReachTheLayout(t *testing.T) {
 		"renorm scale":    func(c *zoo.Config) { c.BatchNorm, c.Norm.MaxScale = true, 3 },
 		"renorm shift":    func(c *zoo.Config) { c.BatchNorm, c.Norm.MaxScale, c.Norm.MaxShift = true, 3, 5 },
 		"kernel norm":     func(c *zoo.Config) { c.KernelNorm = true },
+		"fixed lengths":   func(c *zoo.Config) { c.KernelNorm, c.KernelNormFixed = true, true },
+		"no bias":         func(c *zoo.Config) { c.NoBias = true },
 		"embedding init":  func(c *zoo.Config) { c.EmbeddingInit = param.Normal(0, 1) },
 		"embedding l2":    func(c *zoo.Config) { c.EmbeddingL2 = 0.1 },
 		"bias l2":         func(c *zoo.Config) { c.BiasL2 = 0.1 },

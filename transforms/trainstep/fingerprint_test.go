@@ -28,7 +28,7 @@ func TestFingerprint(t *testing.T) {
 	inModel := map[string]any{"Model.Features": []zoo.Feature{{Name: "item"}}, "Model.Hidden": []int{3}, "Model.Name": zoo.FM, "Model.BatchNorm": true}
 	inModel["StepOptions.Schedule"] = optim.Schedule{WarmUp: 3}
 	free := map[string]string{}
-	for _, name := range []string{"Tables", "Heads", "Attention", "KernelNorm", "Dropout", "Activation", "CrossLayers", "CrossRank", "CrossExperts", "EmbeddingInit", "EmbeddingL2", "BiasL2", "DenseL2", "BiasOptimizer", "VecOptimizer", "DenseOptimizer", "ClipNorm"} {
+	for _, name := range []string{"Tables", "Heads", "Attention", "KernelNorm", "KernelNormFixed", "NoBias", "Dropout", "Activation", "CrossLayers", "CrossRank", "CrossExperts", "EmbeddingInit", "EmbeddingL2", "BiasL2", "DenseL2", "BiasOptimizer", "VecOptimizer", "DenseOptimizer", "ClipNorm"} {
 		free["Model."+name] = "its String is tested in package zoo"
 	}
 	for _, name := range []string{
