@@ -27,10 +27,12 @@ func ToBF16(dst []uint16, src []float32) {
 }
 
 // FromBF16 widens src to float32 in dst, which must be as long; it is exact.
-func FromBF16(dst []float32, src []uint16) {
+func FromBF16(dst []float32, src []uint16) { fromBF16(active, dst, src) }
+
+func fromBF16(f Family, dst []float32, src []uint16) {
 	dst = dst[:len(src)]
 	n := 0
-	switch active {
+	switch f {
 	case AVX512:
 		n = len(src) &^ 15
 		fromBF16AVX512(n, unsafe.SliceData(dst), unsafe.SliceData(src))

@@ -46,7 +46,8 @@ type Epilogue struct {
 // product (two in the portable family). So the bits of a row of C depend neither on m, nor on the threads, nor on how rows
 // are divided among calls. It allocates nothing once the pool's buffers have grown to the largest product.
 func (p *Pool) Gemm(transA, transB bool, m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, e Epilogue) {
-	p.multiply(false, transA, transB, m, n, k, a, lda, b, ldb, c, ldc, e)
+	checkMatrix("A", transA, m, k, len(a), lda)
+	p.multiply(false, transA, transB, m, n, k, a, nil, lda, b, ldb, c, ldc, e)
 }
 
 // GemmBF16 is [Pool.Gemm] of the elements of A and B rounded to bfloat16 (to the nearest, ties to even), with sums in float32; what C holds and
@@ -56,15 +57,21 @@ func (p *Pool) Gemm(transA, transB bool, m, n, k int, a []float32, lda int, b []
 // The product of two such numbers has 16 bits of precision and is exact in float32, so that one rounding or two make no difference, and all families
 // give the same bits, unless a product is smaller than 2⁻¹²⁶.
 func (p *Pool) GemmBF16(transA, transB bool, m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, e Epilogue) {
-	p.multiply(true, transA, transB, m, n, k, a, lda, b, ldb, c, ldc, e)
+	checkMatrix("A", transA, m, k, len(a), lda)
+	p.multiply(true, transA, transB, m, n, k, a, nil, lda, b, ldb, c, ldc, e)
 }
 
-func (p *Pool) multiply(round, transA, transB bool, m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, e Epilogue) {
+// GemmHalf is [Pool.GemmBF16] of an A that lies in memory as bfloat16, [ToBF16] of it, with the same bits. lda is in numbers.
+func (p *Pool) GemmHalf(transA, transB bool, m, n, k int, a []uint16, lda int, b []float32, ldb int, c []float32, ldc int, e Epilogue) {
+	checkMatrix("A", transA, m, k, len(a), lda)
+	p.multiply(true, transA, transB, m, n, k, nil, a, lda, b, ldb, c, ldc, e)
+}
+
+func (p *Pool) multiply(round, transA, transB bool, m, n, k int, a []float32, half []uint16, lda int, b []float32, ldb int, c []float32, ldc int, e Epilogue) {
 	if m <= 0 || n <= 0 {
 		return
 	}
 	k = max(k, 0)
-	checkMatrix("A", transA, m, k, len(a), lda)
 	checkMatrix("B", transB, k, n, len(b), ldb)
 	checkMatrix("C", false, m, n, len(c), ldc)
 	if e.Bias != nil {
@@ -76,7 +83,7 @@ func (p *Pool) multiply(round, transA, transB bool, m, n, k int, a []float32, ld
 	g := &p.gemm
 	g.geometry = geometries[p.family]
 	g.round, g.transA, g.transB, g.m, g.k = round, transA, transB, m, k
-	g.a, g.lda, g.b, g.ldb, g.c, g.ldc, g.e = a, lda, b, ldb, c, ldc, e
+	g.a, g.half, g.lda, g.b, g.ldb, g.c, g.ldc, g.e = a, half, lda, b, ldb, c, ldc, e
 	g.depth = blockDepth(k, g.kc)
 	// What is packed of B at once stays in the cache: so many columns, and of these so many blocks of depth.
 	columns := max(packedFloats/g.depth/g.nr, 1) * g.nr
@@ -88,7 +95,7 @@ func (p *Pool) multiply(round, transA, transB bool, m, n, k int, a []float32, ld
 			g.run()
 		}
 	}
-	g.a, g.b, g.c, g.e = nil, nil, nil, Epilogue{}
+	g.a, g.half, g.b, g.c, g.e = nil, nil, nil, nil, Epilogue{}
 }
 
 // packedFloats bounds the packed part of B: 1 MiB, so that it is read from a cache.
@@ -137,6 +144,7 @@ type gemmTask struct {
 	m, n, k        int // n columns from j0 on
 	j0, k0, k1     int // rows of B from k0 to k1
 	a, b, c        []float32
+	half           []uint16 // A where it lies in 16 bits; a is nil then
 	lda, ldb, ldc  int
 	e              Epilogue
 	depth          int
@@ -152,7 +160,8 @@ type space struct {
 	a    []float32 // packed columns of a transposed A, or rounded rows
 	tile []float32 // a tile at the edge of C
 	bias []float32
-	_    [56]byte
+	row  []float32 // numbers of A that were in 16 bits
+	_    [32]byte
 }
 
 // panelsAtOnce is how many panels a task packs.
@@ -276,7 +285,7 @@ func (g *gemmTask) compute(s *space, i0, i1, j0, j1 int) {
 				case g.round:
 					if j == j0 { // just before the tile reads them
 						for r := i; r < i+t; r++ {
-							roundBF16(g.pool.family, g.a[r*g.lda+k0:][:kc], s.a[(r-i0)*kc:])
+							g.round16(r*g.lda+k0, s.a[(r-i0)*kc:][:kc])
 						}
 					}
 					x, rs = unsafe.Pointer(&s.a[(i-i0)*kc]), 4*kc
@@ -295,8 +304,21 @@ func (g *gemmTask) compute(s *space, i0, i1, j0, j1 int) {
 	}
 }
 
+// round16 copies numbers of A from a place on, rounded.
+func (g *gemmTask) round16(at int, to []float32) {
+	if g.half != nil {
+		fromBF16(g.pool.family, to, g.half[at:][:len(to)])
+		return
+	}
+	roundBF16(g.pool.family, g.a[at:][:len(to)], to)
+}
+
 // packA copies rows i0 to i1 of a transposed A, tile by tile, so that the columns of a tile are without gaps.
 func (g *gemmTask) packA(s *space, i0, i1, k0, kc int) {
+	if g.half != nil {
+		g.packHalf(s, i0, i1, k0, kc)
+		return
+	}
 	for i := i0; i < i1; {
 		t := tileRows(g.pool.family, i1-i)
 		packColumns(g.pool.family, kc, t, g.a[k0*g.lda+i:], g.lda, s.a[(i-i0)*kc:])
@@ -305,6 +327,19 @@ func (g *gemmTask) packA(s *space, i0, i1, k0, kc int) {
 	if g.round {
 		packed := s.a[:(i1-i0)*kc]
 		roundBF16(g.pool.family, packed, packed)
+	}
+}
+
+// packHalf is packA of 16 bits: what is widened is a row of A's columns at a time.
+func (g *gemmTask) packHalf(s *space, i0, i1, k0, kc int) {
+	s.row = grow(s.row, i1-i0)
+	for r := range kc {
+		g.round16((k0+r)*g.lda+i0, s.row)
+		for i := i0; i < i1; {
+			t := tileRows(g.pool.family, i1-i)
+			copy(s.a[(i-i0)*kc+r*t:][:t], s.row[i-i0:])
+			i += t
+		}
 	}
 }
 

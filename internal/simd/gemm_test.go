@@ -326,8 +326,9 @@ func TestGemmBF16(t *testing.T) {
 				want := slices.Clone(p.c)
 				exact.run(portable, want)
 				for what, run := range map[string]func(c []float32){
-					"one thread": func(c []float32) { p.bf16(one, 0, p.m, c) },
-					"threads":    func(c []float32) { p.bf16(three, 0, p.m, c) },
+					"one thread":   func(c []float32) { p.bf16(one, 0, p.m, c) },
+					"threads":      func(c []float32) { p.bf16(three, 0, p.m, c) },
+					"A in 16 bits": func(c []float32) { p.half(three, c) },
 					"parts": func(c []float32) {
 						for from := 0; from < p.m; from += 37 {
 							p.bf16(one, from, min(from+37, p.m), c)
@@ -354,6 +355,13 @@ func (p *product) bf16(pool *simd.Pool, from, to int, c []float32) {
 		at = from
 	}
 	pool.GemmBF16(p.transA, p.transB, to-from, p.n, p.k, p.a[at:], p.lda, p.b, p.ldb, c[from*p.ldc:], p.ldc, p.e)
+}
+
+// half computes the product of an A that lies in 16 bits.
+func (p *product) half(pool *simd.Pool, c []float32) {
+	a := make([]uint16, len(p.a))
+	simd.ToBF16(a, p.a)
+	pool.GemmHalf(p.transA, p.transB, p.m, p.n, p.k, a, p.lda, p.b, p.ldb, c, p.ldc, p.e)
 }
 
 func sameBits(x, y []float32) bool {

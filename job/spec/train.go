@@ -20,7 +20,7 @@ type Train struct {
 	// among its workers, and 1 on runners other than local, whose executors share them.
 	Threads int `yaml:"threads" default:"0" min:"0" max:"1024"`
 	// Precision is what the operands of the model's products are rounded to, float32 (not at all) or bf16, in training, evaluation and predictions: activations,
-	// weights and gradients of layers of two outputs or more, just for the product. Sums, parameters and their optimizers' state are float32. It is part of the
+	// weights and gradients of layers of two outputs or more, just for the product. Sums, parameters and their optimizers' state are float32. What products alone take is kept in 16 bits. It is part of the
 	// plan. On processors without instructions for bf16 it does not pay: a job in bf16 is for comparing with systems that train so.
 	Precision string `yaml:"precision" default:"float32" enum:"float32|bf16"`
 	// Interleave is how many files, or parts of files, a worker reads side by side, some rows of each in turn; when one has ended the next

@@ -233,6 +233,7 @@ func (b *Builder) Build(seed uint64, heads ...Output) (*Graph, error) {
 		fuseActivations(g.nodes, outputs)
 	}
 	findGatherers(g.nodes, outputs)
+	g.halves = newHalves(g.nodes, outputs, b.unfused || b.unshared)
 	g.values, g.kept, g.grads = own(g.nodes), own(g.nodes), own(g.nodes)
 	if !b.unfused && !b.unshared {
 		g.values, g.kept, g.grads = valuePlan(g.nodes, outputs), trainPlan(g.nodes, outputs), gradPlan(g.nodes, outputs)

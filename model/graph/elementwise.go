@@ -17,6 +17,7 @@ func (b *Builder) Relu(x Node) Node {
 }
 
 func (*relu) name() string             { return "relu" }
+func (*relu) halves(value int) bool    { return value == ownValue }
 func (*relu) readsBack(value int) bool { return value == ownValue }
 func (*relu) overwrites() bool         { return true }
 func (o *relu) String() string         { return o.name() }
@@ -38,15 +39,11 @@ func (o *relu) backward(s *Session, n *node) {
 }
 
 func (*relu) block(s *Session, n *node, p pass, from, to int) {
-	y := s.vals[n.id][from:to]
-	switch {
-	case p == ahead:
-		simd.ReLU(s.vals[n.inputs[0]][from:to], y)
-	case s.work.first:
-		simd.ReLUGrad(y, s.grads[n.id][from:to], s.work.into[from:to])
-	default:
-		simd.AddReLUGrad(y, s.grads[n.id][from:to], s.work.into[from:to])
+	if p == ahead {
+		simd.ReLU(s.vals[n.inputs[0]][from:to], s.vals[n.id][from:to])
+		return
 	}
+	s.reluGrad(n, from, s.grads[n.id][from:to], s.work.into[from:to], !s.work.first)
 }
 
 func (*relu) reference(e *evaluation, n *node) []float64 {

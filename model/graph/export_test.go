@@ -76,6 +76,23 @@ func Overwrite() (names []string) {
 	return names
 }
 
+// Unhalved is the graph where no step keeps values in halves: the reference of those that do.
+func (g *Graph) Unhalved() *Graph {
+	out := *g
+	out.unhalved = true
+	return &out
+}
+
+// Halves counts the values that are kept so where products are rounded.
+func (g *Graph) Halves() (n int) {
+	for _, stored := range g.halves.stored {
+		if stored {
+			n++
+		}
+	}
+	return n
+}
+
 // Buffers counts those of the values in prediction, of those in training and of the gradients, and the values and gradients that are in them.
 func (g *Graph) Buffers() (ofValues, ofKept, values, ofGrads, grads int) {
 	for i := range g.nodes {

@@ -12,14 +12,28 @@ func (s *Session) gemm(transA, transB bool, m, n, k int, a, b, c []float32, add 
 	s.gemmThen(transA, transB, m, n, k, a, b, c, simd.Epilogue{Add: add})
 }
 
-// gemmThen is gemm with more to be done to C. It is the only place that multiplies matrices, and rounds their elements where the graph says so.
+// gemmThen is gemm with more to be done to C.
 func (s *Session) gemmThen(transA, transB bool, m, n, k int, a, b, c []float32, e simd.Epilogue) {
+	s.multiply(transA, transB, m, n, k, a, nil, b, c, e)
+}
+
+// gemmOf is gemmThen of the value of a node as A.
+func (s *Session) gemmOf(id int, transA bool, m, n, k int, b, c []float32, e simd.Epilogue) {
+	s.multiply(transA, false, m, n, k, s.vals[id], s.half(id), b, c, e)
+}
+
+// multiply is the only place that multiplies matrices, and rounds their elements where the graph says so. half, if not nil, is A in 16 bits, and a is not read.
+func (s *Session) multiply(transA, transB bool, m, n, k int, a []float32, half []uint16, b, c []float32, e simd.Epilogue) {
 	lda, ldb := k, n
 	if transA {
 		lda = m
 	}
 	if transB {
 		ldb = k
+	}
+	if half != nil {
+		s.pool.GemmHalf(transA, transB, m, n, k, half, lda, b, ldb, c, n, e)
+		return
 	}
 	if s.g.precision == param.BF16 {
 		s.pool.GemmBF16(transA, transB, m, n, k, a, lda, b, ldb, c, n, e)

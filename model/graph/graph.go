@@ -24,6 +24,9 @@ type Graph struct {
 	clipNorm  float64
 	// values are where values lie in prediction, kept where they do in training, grads where gradients do.
 	values, kept, grads plan
+	// halves are how training keeps values where products are rounded; unhalved keeps them as without, for tests.
+	halves   halves
+	unhalved bool
 	// precision is what the operands of products are rounded to.
 	precision param.Precision
 }

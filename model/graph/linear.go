@@ -53,6 +53,7 @@ func (b *Builder) linear(o *linear, vectors int, x Node, weights Tensor, bias *T
 }
 
 func (*linear) name() string             { return "linear" }
+func (o *linear) halves(value int) bool  { return value != ownValue && o.out > 1 }
 func (*linear) readsBack(value int) bool { return value != ownValue }
 func (*linear) learns() bool             { return true }
 
@@ -99,7 +100,7 @@ func (o *linear) flops(_ *Graph, n *node, _ float64) float64 {
 }
 
 func (o *linear) forward(s *Session, n *node) {
-	x, w, y := s.vals[n.inputs[0]], s.tensor(o.weights), s.vals[n.id]
+	w, y := s.tensor(o.weights), s.vals[n.id]
 	rows := len(y) / o.out
 	if o.out == 1 {
 		s.divide(o, n, ahead, rows, o.in, 1)
@@ -109,7 +110,7 @@ func (o *linear) forward(s *Session, n *node) {
 	if o.bias >= 0 {
 		e.Bias = s.tensor(o.bias)
 	}
-	s.gemmThen(false, false, rows, o.out, o.in, x, w, y, e)
+	s.gemmOf(n.inputs[0], false, rows, o.out, o.in, w, y, e)
 }
 
 // block is of rows of one output ahead. Back it is of rows of the gradient of its input, and of several outputs of columns of the bias's.
@@ -160,9 +161,9 @@ func (o *linear) backward(s *Session, n *node) {
 
 // multiplyBack computes the gradients of the weights and of the input of several outputs.
 func (o *linear) multiplyBack(s *Session, n *node) {
-	x, w, dy := s.vals[n.inputs[0]], s.tensor(o.weights), s.grads[n.id]
+	w, dy := s.tensor(o.weights), s.grads[n.id]
 	rows := len(dy) / o.out
-	s.gemm(true, false, o.in, o.out, rows, x, dy, s.tensorGrad(o.weights), true)
+	s.gemmOf(n.inputs[0], true, o.in, o.out, rows, dy, s.tensorGrad(o.weights), simd.Epilogue{Add: true})
 	if s.g.nodes[n.inputs[0]].needsGrad {
 		dx, first := s.gradTarget(n.inputs[0])
 		s.gemm(false, true, rows, o.in, o.out, dy, w, dx, !first)
@@ -224,6 +225,7 @@ func (o linearRelu) flops(g *Graph, n *node, entries float64) float64 {
 }
 
 func (linearRelu) readsBack(int) bool { return true }
+func (linearRelu) halves(int) bool    { return true }
 
 func (o linearRelu) forward(s *Session, n *node) {
 	y := s.vals[n.id]
@@ -231,7 +233,7 @@ func (o linearRelu) forward(s *Session, n *node) {
 	if o.bias >= 0 {
 		e.Bias = s.tensor(o.bias)
 	}
-	s.gemmThen(false, false, len(y)/o.out, o.out, o.in, s.vals[n.inputs[0]], s.tensor(o.weights), y, e)
+	s.gemmOf(n.inputs[0], false, len(y)/o.out, o.out, o.in, s.tensor(o.weights), y, e)
 }
 
 // backward makes the gradient of the sum in the place of the value's, which nobody reads any more.
@@ -243,17 +245,17 @@ func (o linearRelu) backward(s *Session, n *node) {
 // block is of columns back. A few rows at a time get their gradients and are added to the bias's while they are in the nearest cache.
 func (o linearRelu) block(s *Session, n *node, _ pass, from, to int) {
 	const near = 1 << 12 // elements
-	y, dy := s.vals[n.id], s.grads[n.id]
-	rows, size := len(y)/o.out, max(near/(to-from), 1)
+	dy := s.grads[n.id]
+	rows, size := len(dy)/o.out, max(near/(to-from), 1)
 	for first := 0; first < rows; first += size {
 		last := min(first+size, rows)
 		if to-from == o.out {
 			d := dy[first*o.out : last*o.out]
-			simd.ReLUGrad(y[first*o.out:last*o.out], d, d)
+			s.reluGrad(n, first*o.out, d, d, false)
 		} else {
 			for r := first; r < last; r++ {
 				d := dy[r*o.out+from : r*o.out+to]
-				simd.ReLUGrad(y[r*o.out+from:r*o.out+to], d, d)
+				s.reluGrad(n, r*o.out+from, d, d, false)
 			}
 		}
 		if o.bias >= 0 {

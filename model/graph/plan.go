@@ -3,6 +3,8 @@ package graph
 import (
 	"fmt"
 	"slices"
+
+	"github.com/monolith-go/monolith/model/param"
 )
 
 // merge gives who takes a value the first node that computes it, where several compute the same of the same values (common subexpressions); the others are then taken by nobody but
@@ -155,7 +157,7 @@ func share(nodes []node, needed []span, wants func(*node) bool, over func(i, in 
 }
 
 // Memory estimates the bytes that a session keeps for a batch of so many rows, where each list of a sparse feature has so many entries: the values between the operators to predict, and
-// these and their gradients to train. What operators keep for themselves, the parameters and their gradients are not counted.
+// what is kept of these and their gradients to train. What operators keep for themselves, the parameters and their gradients are not counted.
 func (g *Graph) Memory(rows int, entries float64) (predict, train int64) {
 	of := func(s Shape) float64 {
 		switch s.Kind {
@@ -180,8 +182,15 @@ func (g *Graph) Memory(rows int, entries float64) (predict, train int64) {
 		if g.values[i] == i {
 			predict += bytes
 		}
-		if g.kept[i] == i {
+		kept, stored := g.kept, false
+		if g.precision == param.BF16 {
+			kept, stored = g.halves.plan, g.halves.stored[i]
+		}
+		if kept[i] == i {
 			train += bytes
+		}
+		if stored {
+			train += bytes / 2
 		}
 		if n.needsGrad && g.grads[i] == i {
 			train += bytes

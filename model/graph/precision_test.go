@@ -1,13 +1,16 @@
 package graph_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/graph/graphtest"
 	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
@@ -171,5 +174,98 @@ func TestPrecisionIsWritten(t *testing.T) {
 		if _, err := graph.Unmarshal([]byte(strings.Replace(string(written), `"bf16"`, `"`+word+`"`, 1))); err == nil || !strings.Contains(err.Error(), "want bf16") {
 			t.Errorf("precision %q: %v", word, err)
 		}
+	}
+}
+
+// TestHalves: a step that keeps in 16 bits what products alone take has the bits of one that does not, in graphs of all operators and of forty random ones, with sessions of one and two threads, on batches of several sizes by turns with
+// predictions; and a tower takes less memory.
+func TestHalves(t *testing.T) {
+	t.Parallel()
+	cases := map[string]func(b *bed) []graph.Output{}
+	for name, build := range operators {
+		cases[name] = func(b *bed) []graph.Output { return b.outputs(build) }
+	}
+	for seed := range uint64(40) {
+		cases[fmt.Sprint("chain ", seed)] = chain(seed)
+	}
+	cases["normalised"] = func(b *bed) []graph.Output {
+		x := b.vec()
+		for i := range 3 {
+			x = b.BatchNorm(b.linear(x, fmt.Sprint("w", i), 40), graph.BatchNorm{Name: fmt.Sprint("norm", i), Optimizer: optim.SGD{}})
+			x = b.Dropout(b.Relu(x), 0.5)
+		}
+		return []graph.Output{click(b.weigh(b.linear(b.Relu(x), "last", 3)))}
+	}
+	cases["values read back and heads"] = func(b *bed) []graph.Output {
+		classes := b.linear(b.Sigmoid(b.linear(b.vec(), "w", 40)), "v", 3)
+		late := b.linear(b.linear(b.linear(classes, "x", 30), "y", 30), "z", 5)
+		return []graph.Output{click(b.weigh(b.Relu(late))), {Head: model.Head{Name: "three", Loss: loss.Squared, Width: 3}, Node: classes}}
+	}
+	halves := 0
+	for name, build := range cases {
+		b := newBed()
+		g, err := b.Build(3, build(b)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		half := rounding(t, g)
+		halves += half.Halves()
+		sessions := []model.Session{half.Unhalved().NewSession(1), half.NewSession(1), half.NewSession(2)}
+		for _, s := range sessions {
+			defer s.Close()
+			s.SetDense(graphtest.Dense(g, 1))
+		}
+		for round := range 2 {
+			for i, shape := range append(slices.Clone(graphtest.Shapes), graphtest.Shape{Rows: 600, MaxList: 2}) {
+				in := graphtest.Inputs(g, shape, uint64(i))
+				var out [3][][]float32
+				for k, s := range sessions {
+					predictions, _ := s.Step(in, 7)
+					for _, p := range slices.Concat(predictions, s.Grads(), [][]float32{s.DenseGrad()}, s.Predict(in)) {
+						out[k] = append(out[k], slices.Clone(p))
+					}
+				}
+				for k := range out[1:] {
+					for j := range out[0] {
+						if !slices.EqualFunc(out[0][j], out[k+1][j], func(x, y float32) bool { return math.Float32bits(x) == math.Float32bits(y) }) {
+							t.Fatalf("%s, %s, round %d, session %d: values %d are not those without halves", name, shape, round, k+1, j)
+						}
+					}
+				}
+			}
+		}
+	}
+	if halves < 60 {
+		t.Errorf("%d values are kept in 16 bits", halves)
+	}
+}
+
+// rounding is a graph whose products are rounded.
+func rounding(t *testing.T, g *graph.Graph) *graph.Graph {
+	t.Helper()
+	m, err := g.InPrecision(param.BF16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.(*graph.Graph)
+}
+
+// TestMemoryOfHalves: of a tower whose products are rounded the input and all activations but the last are kept in 16 bits, beside one buffer that they are computed in; the last, which is not rounded, and the input lie where they are computed.
+func TestMemoryOfHalves(t *testing.T) {
+	t.Parallel()
+	b := newBed()
+	x := b.dense // 4 numbers
+	for i, dim := range []int{10, 8, 8, 6} {
+		x = b.Relu(b.linear(x, fmt.Sprint("w", i), dim))
+	}
+	g, err := b.Build(3, click(b.weigh(x)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rows = 100
+	_, train := g.Memory(rows, 1)
+	_, half := rounding(t, g).Memory(rows, 1)
+	if gradients := int64(4 * (10 + 8)); train != rows*(4*(4+10+8+8+6+1)+gradients) || half != rows*(2*(4+10+8+8)+4*(10+1)+gradients) {
+		t.Errorf("%d bytes a row to train, and %d with products that are rounded", train/rows, half/rows)
 	}
 }

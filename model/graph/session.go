@@ -6,6 +6,7 @@ import (
 	"github.com/monolith-go/monolith/internal/simd"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/model/param"
 )
 
 // Session runs batches through a graph with buffers of its own: a step allocates only while batches grow. It satisfies
@@ -23,6 +24,9 @@ type Session struct {
 	vals, grads             [][]float32
 	valBuffers, gradBuffers [][]float32
 	fresh                   []bool
+	// halved says that a step keeps values in halves, as the graph says.
+	halved bool
+	halves [][]uint16
 	// state is what a stateful operator keeps between forward and backward.
 	state []any
 	// predictions and losses are the heads'; batches are what the heads' losses work on.
@@ -72,6 +76,7 @@ func (g *Graph) newSession(threads int) *Session {
 		grads:       make([][]float32, n),
 		valBuffers:  make([][]float32, n),
 		gradBuffers: make([][]float32, n),
+		halves:      make([][]uint16, n),
 		fresh:       make([]bool, n),
 		state:       make([]any, n),
 		entries:     make([]simd.Entries, g.numSparse),
@@ -254,7 +259,10 @@ func (s *Session) begin(in *model.Inputs, train bool, seed uint64) {
 	}
 	s.in, s.rows, s.train, s.seed = s.compress(in, train), in.NumRows, train, seed
 	values := g.values
-	if train {
+	switch s.halved = train && g.precision == param.BF16 && !g.unhalved; {
+	case s.halved:
+		values = g.halves.plan
+	case train:
 		values = g.kept
 	}
 	for i := range g.nodes {
@@ -297,6 +305,7 @@ func (s *Session) forward() {
 	for i := range s.g.nodes {
 		if n := &s.g.nodes[i]; n.live {
 			n.op.forward(s, n)
+			s.halve(n)
 		}
 	}
 }

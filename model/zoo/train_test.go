@@ -225,8 +225,8 @@ func TestEqualSeedsGiveEqualBits(t *testing.T) {
 }
 
 func TestStepAllocatesNothing(t *testing.T) {
-	for _, name := range zoo.Names() {
-		m := mustNew(t, zoo.Config{Name: name, Features: []zoo.Feature{{Name: "user"}, {Name: "item"}}, Hidden: []int{70}, BatchNorm: true, Dropout: 0.1, ClipNorm: 1})
+	for i, name := range zoo.Names() {
+		m := precise(t, mustNew(t, zoo.Config{Name: name, Features: []zoo.Feature{{Name: "user"}, {Name: "item"}}, Hidden: []int{70}, BatchNorm: true, Dropout: 0.1, ClipNorm: 1}), []param.Precision{param.Float32, param.BF16}[i%2])
 		tr := newTrainer(m, 60)
 		in := taste(rand.New(rand.NewPCG(1, 1)), 300, 30)
 		tr.step(in, 1)
@@ -241,6 +241,16 @@ func TestStepAllocatesNothing(t *testing.T) {
 	}
 }
 
+// precise is a model with products in a precision.
+func precise(t testing.TB, m model.Model, p param.Precision) model.Model {
+	t.Helper()
+	out, err := m.(model.Precise).InPrecision(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 func BenchmarkStep(b *testing.B) {
 	for _, shape := range []struct {
 		model                      string
@@ -248,19 +258,22 @@ func BenchmarkStep(b *testing.B) {
 		hidden                     []int
 		norm                       bool
 		threads                    int
+		precision                  param.Precision
 	}{
-		{zoo.DeepFM, 39, 16, 4096, 51_700, []int{400, 400, 400}, false, 1}, // monolith bench step
-		{zoo.DeepFM, 39, 16, 4096, 51_700, []int{400, 400, 400}, false, 2},
-		{zoo.DeepFM, 39, 16, 512, 9_900, []int{400, 400, 400}, false, 2},
-		{zoo.FM, 39, 16, 4096, 51_700, nil, false, 1},
-		{zoo.LR, 39, 16, 4096, 51_700, nil, false, 1},
-		{zoo.DeepFM, 10, 10, 4096, 5382, []int{400, 400, 400}, true, 1}, // Frappe
-		{zoo.DeepFM, 8, 8, 512, 4000, []int{64, 32}, false, 1},
-		{zoo.LR, 8, 8, 512, 4000, nil, false, 1},
-		{zoo.FM, 8, 8, 512, 4000, nil, false, 1},
-		{zoo.DCNv2, 8, 8, 512, 4000, []int{64, 32}, false, 1},
+		{zoo.DeepFM, 39, 16, 4096, 51_700, []int{400, 400, 400}, false, 1, 0}, // monolith bench step
+		{zoo.DeepFM, 39, 16, 4096, 51_700, []int{400, 400, 400}, false, 2, 0},
+		{zoo.DeepFM, 39, 16, 512, 9_900, []int{400, 400, 400}, false, 2, 0},
+		{zoo.DeepFM, 39, 16, 4096, 51_700, []int{400, 400, 400}, false, 1, param.BF16},
+		{zoo.DeepFM, 39, 16, 512, 9_900, []int{400, 400, 400}, false, 1, param.BF16},
+		{zoo.FM, 39, 16, 4096, 51_700, nil, false, 1, 0},
+		{zoo.LR, 39, 16, 4096, 51_700, nil, false, 1, 0},
+		{zoo.DeepFM, 10, 10, 4096, 5382, []int{400, 400, 400}, true, 1, 0}, // Frappe
+		{zoo.DeepFM, 8, 8, 512, 4000, []int{64, 32}, false, 1, 0},
+		{zoo.LR, 8, 8, 512, 4000, nil, false, 1, 0},
+		{zoo.FM, 8, 8, 512, 4000, nil, false, 1, 0},
+		{zoo.DCNv2, 8, 8, 512, 4000, []int{64, 32}, false, 1, 0},
 	} {
-		b.Run(fmt.Sprintf("model=%s/fields=%d/dim=%d/batch=%d/threads=%d", shape.model, shape.fields, shape.dim, shape.rows, shape.threads), func(b *testing.B) {
+		b.Run(fmt.Sprintf("model=%s/fields=%d/dim=%d/batch=%d/threads=%d/precision=%s", shape.model, shape.fields, shape.dim, shape.rows, shape.threads, shape.precision), func(b *testing.B) {
 			cfg := zoo.Config{Name: shape.model, Dim: shape.dim, Hidden: shape.hidden, BatchNorm: shape.norm}
 			if shape.norm {
 				cfg.Dropout = 0.2
@@ -268,7 +281,7 @@ func BenchmarkStep(b *testing.B) {
 			for f := range shape.fields {
 				cfg.Features = append(cfg.Features, zoo.Feature{Name: fmt.Sprintf("f%d", f)})
 			}
-			tr := newTrainer(mustNew(b, cfg), shape.numFIDs)
+			tr := newTrainer(precise(b, mustNew(b, cfg), shape.precision), shape.numFIDs)
 			tr.useThreads(b, shape.threads)
 			ids := shape.numFIDs / shape.fields // of each field
 			rng := rand.New(rand.NewPCG(1, 1))
