@@ -113,3 +113,86 @@ func TestMachineLost(t *testing.T) {
 		}
 	}
 }
+
+// TestMachineLostWhileRowsComeAndGo: as [TestMachineLost], with ids that wait for rows and rows that expire, in snapshots that hold what has changed. What the store has is whole before and after it is pruned, and comparing two of its snapshots shows rows that are gone.
+func TestMachineLostWhileRowsComeAndGo(t *testing.T) {
+	t.Parallel()
+	settings := []string{"source.synthetic.examples=40000", "retention={occurrences: 2, expire: 8000s}", "snapshot.incremental=3"}
+	whole, err := job.Run(t.Context(), uploaded(t, filepath.Join(t.TempDir(), "whole"), "", settings...), job.RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := digest(t, whole.Snapshot)
+	url := "file://" + filepath.ToSlash(t.TempDir()) + "/models/click"
+	incremental, removed, last := 0, int64(0), ""
+	for life, most := range []int{9000, 21000, 33333, 0} {
+		dir := filepath.Join(t.TempDir(), "run")
+		var r *job.TrainResult
+		for _, less := range []int{200, 100, 0} { // what a hundred examples change is little beside all rows
+			end := most - less
+			if most == 0 && less > 0 {
+				end = 40000 - less
+			}
+			if r, err = job.Run(t.Context(), uploaded(t, dir, url, append(settings, fmt.Sprint("train.max_examples=", end), "ps.shards="+fmt.Sprint(1+life/2))...), job.RunOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list, err := job.ListSnapshots(t.Context(), url, job.Retention{Keep: 9})
+		if err != nil || len(list.Snapshots) == 0 {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		for _, e := range list.Snapshots {
+			if e.Kind == "incremental" {
+				incremental++
+			}
+		}
+		if last != "" {
+			d, err := job.DiffSnapshots(t.Context(), last, r.Snapshot)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, table := range d.Tables {
+				removed += table.Removed
+			}
+		}
+		if most == 0 {
+			if got := digest(t, r.Snapshot); got != want {
+				t.Errorf("after three machines were lost the digest is %s, of a run that nothing has happened to %s", got, want)
+			}
+		}
+		got, err := job.FetchSnapshot(t.Context(), job.FetchOptions{URL: url, To: filepath.Join(t.TempDir(), "kept")})
+		if err != nil || digest(t, got.Path) != digest(t, r.Snapshot) {
+			t.Fatalf("what was fetched is not what was trained: %+v, %v", got, err)
+		}
+		last = got.Path
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d snapshots of the store hold what has changed, %d rows are gone between lives", incremental, removed)
+	if incremental == 0 || removed == 0 {
+		t.Errorf("%d snapshots of the store hold what has changed, %d rows are gone between lives: too few to mean anything", incremental, removed)
+	}
+	for range 2 {
+		checks, err := job.VerifySnapshots(t.Context(), url)
+		if err != nil || len(checks) == 0 {
+			t.Fatalf("%+v, %v", checks, err)
+		}
+		for _, c := range checks {
+			if len(c.Faults) > 0 {
+				t.Errorf("%+v", c)
+			}
+		}
+		if _, err := job.PruneSnapshots(t.Context(), url, job.Retention{Keep: 1}, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := job.ListSnapshots(t.Context(), url, job.Retention{Keep: 1})
+	if err != nil || len(list.Snapshots) > 4 {
+		t.Errorf("%+v, %v after pruning; want one and the three that it adds to at most", list, err)
+	}
+	got, err := job.FetchSnapshot(t.Context(), job.FetchOptions{URL: url, To: filepath.Join(t.TempDir(), "pruned")})
+	if err != nil || digest(t, got.Path) != want {
+		t.Errorf("after pruning: %+v, %v", got, err)
+	}
+}

@@ -42,6 +42,8 @@ type cluster struct {
 	dir, job string
 	addrs    []string
 	source   string
+	// retention, if not empty, is the section of that name; snapshots then hold what has changed.
+	retention string
 }
 
 // newCluster writes a job of so many shards and examples, at so many a second (0: as fast as they are read). ps is what
@@ -61,6 +63,9 @@ func (c *cluster) write(t *testing.T, name, dir, section string) string {
 	t.Helper()
 	path := filepath.Join(c.dir, name)
 	text := fmt.Sprintf(smallJob, c.dir, c.source) + "seed: 3\ndeterministic: true\nsnapshot: {every: 100ms, keep: 3}\n" + section
+	if c.retention != "" {
+		text = strings.Replace(text, "keep: 3}", "keep: 3, incremental: 3}", 1) + "retention: " + c.retention + "\n"
+	}
 	text = strings.Replace(text, c.dir+"/run", filepath.Join(c.dir, dir), 1)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -88,8 +93,18 @@ func (c *cluster) exact(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := digest(t, path, filepath.Join(c.dir, "run")), c.alone(t); got != want {
+	want := c.alone(t)
+	if got := digest(t, path, filepath.Join(c.dir, "run")); got != want {
 		t.Errorf("digest %s, %s in one process", got, want)
+	}
+	if c.retention == "" {
+		return
+	}
+	t.Log(monolith(t, "snapshot", "list", filepath.Join(c.dir, "run")).stdout)
+	c.retention = ""
+	monolith(t, "train", c.write(t, "stay.yaml", "stay", "")).wants(t, 0)
+	if digest(t, path, filepath.Join(c.dir, "stay")) == want {
+		t.Error("no row has gone: the test says nothing")
 	}
 }
 

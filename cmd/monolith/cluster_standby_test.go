@@ -24,11 +24,25 @@ func (p *child) saysTimes(words string, n int) {
 	}
 }
 
+// comingAndGoing has ids wait for rows, and rows expire.
+const comingAndGoing = "{occurrences: 2, expire: 2000s}"
+
 // TestStandby has a shard with a standby: the process in charge is stopped, told to hand over, and killed, while a worker trains. What the worker
 // comes to is what one process comes to, and who was stopped finds that it is not in charge any more.
 func TestStandby(t *testing.T) {
 	t.Parallel()
+	for what, retention := range map[string]string{"rows stay": "", "rows come and go": comingAndGoing} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			standby(t, retention)
+		})
+	}
+}
+
+func standby(t *testing.T, retention string) {
+	t.Helper()
 	c := newCluster(t, 2, 12000, 1500, "")
+	c.retention = retention
 	second := testbed.FreeAddr(t)
 	c.job = c.write(t, "job.yaml", "run", fmt.Sprintf("ps: {addresses: [%s], standby: {addresses: [\"\", \"%s\"], lease: 500ms}, retry: 1m, lease: 2s, durability: wal}\n",
 		strings.Join(c.addrs, ", "), second))
@@ -129,7 +143,18 @@ func TestShardZeroComesBack(t *testing.T) {
 // worker comes to is what one process comes to.
 func TestStandbyOfShardZero(t *testing.T) {
 	t.Parallel()
+	for what, retention := range map[string]string{"rows stay": "", "rows come and go": comingAndGoing} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			standbyOfShardZero(t, retention)
+		})
+	}
+}
+
+func standbyOfShardZero(t *testing.T, retention string) {
+	t.Helper()
 	c := newCluster(t, 2, 12000, 1500, "")
+	c.retention = retention
 	second := testbed.FreeAddr(t)
 	c.job = c.write(t, "job.yaml", "run", fmt.Sprintf("ps: {addresses: [%s], standby: {addresses: [\"%s\"], lease: 1500ms}, retry: 1m, durability: wal}\n",
 		strings.Join(c.addrs, ", "), second))
