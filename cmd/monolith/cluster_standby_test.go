@@ -169,6 +169,7 @@ func standbyOfShardZero(t *testing.T, retention string) {
 	worker := start(t, "", "train", c.job)
 	trains := func() { c.trains(t, worker, c.newest(), func() string { return first.text() + standby.text() }) }
 	trains()
+	monolith(t, "ps", "scale", c.job, "--to", c.addrs[0]).wants(t, 2, "decides which process of shard 0 is in charge, and is not removed: 2 shards are the fewest")
 
 	first.stop()
 	began := time.Now()

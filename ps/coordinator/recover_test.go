@@ -249,15 +249,15 @@ func TestPartialRecovery(t *testing.T) {
 	for i := range ids {
 		ids[i] = int64(i)*7919 - 1000
 	}
-	for _, shards := range []int{2, 5} {
-		t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) {
+	for _, x := range []struct{ shards, incremental int }{{2, 0}, {5, 0}, {3, 2}} {
+		t.Run(fmt.Sprintf("shards=%d/incremental=%d", x.shards, x.incremental), func(t *testing.T) {
 			t.Parallel()
-			kills, cuts, snapshots := 0, 0, int64(0)
+			shards, kills, cuts, snapshots := x.shards, 0, 0, int64(0)
 			runs := 0
 			seen := func() bool { return kills >= runs && cuts > 0 && snapshots > 0 }
 			for seed := range seedsUntil(5, seen) {
 				runs++
-				f := newFleet(t, coordinator.Options{Layout: pstest.CountingLayout(), Recovery: ps.Partial}, shards, seed, false)
+				f := newFleet(t, coordinator.Options{Layout: pstest.CountingLayout(), Recovery: ps.Partial, Incremental: x.incremental}, shards, seed, false)
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 				l := &life{f: f, rng: rand.New(rand.NewPCG(seed, 6))}
 				work := func(ctx context.Context, cl *ps.Client) error {
