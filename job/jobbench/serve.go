@@ -408,30 +408,67 @@ func each(ctx context.Context, n, atOnce int, ask func(context.Context, int) err
 	return errors.Join(errs...)
 }
 
-// atHalf asks at half of a rate, at equal distances whether answers have come or not, and says how long answers took since their time had come: p99 beside p50, milliseconds.
+// atHalf asks at half of a rate, at equal distances whether answers have come or not, and says how long answers took since their time had come: p99 beside p50, milliseconds. The
+// same of a loop that takes as long as an answer and does nothing else is beside it, what the machine makes of it: where two of them run at a time, it does not always give each a core.
 func atHalf(ctx context.Context, o bench.Options, name string, rate float64, ask func(context.Context, int) error) (bench.Result, error) {
 	n := max(int(o.Each.Seconds()*float64(o.Rounds)*rate/2), 100)
-	took, errs := make([]float64, n), make([]error, n)
+	took, own, err := atDistances(n, 2/rate, func(i int) error { return ask(ctx, i) })
+	if err != nil {
+		return bench.Result{}, err
+	}
+	const turns = 1 << 20
+	alone := math.Inf(1) // what so many take on an idle core, milliseconds
+	for range 20 {
+		begin := time.Now()
+		loop(turns)
+		alone = min(alone, time.Since(begin).Seconds()*1e3)
+	}
+	same := int(own[n/2] / alone * turns)
+	loops, _, err := atDistances(n, 2/rate, func(int) error {
+		loop(same)
+		return nil
+	})
+	if err != nil {
+		return bench.Result{}, err
+	}
+	p50, p99 := took[n/2], took[n*99/100]
+	return bench.Result{
+		Name: name + ", p99 at half load", Unit: "ms", Ours: p99, Theirs: map[string]float64{"p50": p50, "p50 of a loop": loops[n/2], "p99 of a loop": loops[n*99/100]}, Ratio: p99 / p50, Machine: bench.Machine(),
+	}, nil
+}
+
+// atDistances begins n calls at distances of so many seconds, and says how long they took since their time had come, and for themselves; milliseconds, sorted.
+func atDistances(n int, distance float64, call func(i int) error) (took, own []float64, err error) {
+	took, own = make([]float64, n), make([]float64, n)
+	errs := make([]error, n)
 	var wg sync.WaitGroup
 	begin := time.Now()
 	for i := range n {
-		due := begin.Add(time.Duration(float64(i) * 2 / rate * float64(time.Second)))
+		due := begin.Add(time.Duration(float64(i) * distance * float64(time.Second)))
 		time.Sleep(time.Until(due))
 		wg.Go(func() {
-			errs[i] = ask(ctx, i)
-			took[i] = time.Since(due).Seconds() * 1e3
+			began := time.Now()
+			errs[i] = call(i)
+			took[i], own[i] = time.Since(due).Seconds()*1e3, time.Since(began).Seconds()*1e3
 		})
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return bench.Result{}, err
-	}
 	slices.Sort(took)
-	p50, p99 := took[n/2], took[n*99/100]
-	return bench.Result{
-		Name: name + ", p99 at half load", Unit: "ms", Ours: p99, Theirs: map[string]float64{"p50": p50}, Ratio: p99 / p50, Machine: bench.Machine(),
-	}, nil
+	slices.Sort(own)
+	return took, own, errors.Join(errs...)
 }
+
+// loop computes for a while, in no memory.
+func loop(turns int) {
+	x := 1.0
+	for range turns {
+		x = float64(x*1.0000001) + .1
+	}
+	looped.Store(math.Float64bits(x))
+}
+
+// looped keeps what loops compute, so that they are not left out.
+var looped atomic.Uint64
 
 // allocations says how often memory is allocated for a request, by client and server together.
 func allocations(ctx context.Context, name string, ask func(context.Context, int) error) (bench.Result, error) {

@@ -3,7 +3,7 @@ package cli
 func benchServe() benchmark {
 	return benchmark{
 		name: "serve", short: "Measure answers to requests for predictions", long: `Measure requests of 256 examples, of one user each, to DeepFM (dim 16, 400x3) over 39 fields on two cores: requests a second in this process, over gRPC and
-over REST on loopback, where client and server share the cores; the time of an answer at half of that load, p99 beside p50; and how often memory is allocated for a request, by client and
+over REST on loopback, where client and server share the cores; the time of an answer at half of that load, p99 beside p50, and that of a loop that takes as long and does nothing else; and how often memory is allocated for a request, by client and
 server together.
 
 Beside them, where they are installed, onnxruntime and TensorFlow predict with the same model, exported for them, in processes of their own that have the requests in memory: one request at a
