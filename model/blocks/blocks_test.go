@@ -100,6 +100,8 @@ func TestKindsFollowReference(t *testing.T) {
 		"linear":         {block("k", &blocks.Concat{}, "first")},
 		"dense":          {block("k", &blocks.Dense{Units: 3, Activation: "gelu"}, "x", "first")},
 		"mlp":            {block("k", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{4, 3}, BatchNorm: true, NormDecay: 0.99, NormMaxScale: 1.001, NormMaxShift: 0.001, Dropout: 0.2}, Out: 2}, "x", "n"), block("n", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{3}, KernelNorm: true, KernelNormFixed: true, NoBias: true}}, "o"), block("o", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{3}, NoBias: true}}, "x")},
+		"residual":       {block("k", &blocks.Residual{Units: 2, Layers: blocks.Layers{Hidden: []int{4, 3}, Activation: "prelu"}}, "x", "first")},
+		"columns":        {block("c", &blocks.Columns{From: 1, To: 3}, "x"), block("k", &blocks.Columns{To: 2}, "c")},
 		"activation":     {block("d", &blocks.Dense{Units: 3}, "seen"), block("s", &blocks.Activation{Function: "prelu"}, "d"), block("p", &blocks.Pool{By: "mean"}, "s"), block("k", &blocks.Activation{Function: "softmax"}, "p")},
 		"layer_norm":     {block("n", &blocks.LayerNorm{Each: "vector"}, "v"), block("k", &blocks.LayerNorm{}, "n")},
 		"batch_norm":     {block("n", &blocks.BatchNorm{Decay: 0.9, Epsilon: 1e-5, Scale: true, Center: true, Moving: 0.5}, "x"), block("k", &blocks.BatchNorm{Decay: 0.99, Epsilon: 1e-3, MaxScale: 1.001, MaxShift: 0.001}, "n")},
@@ -248,6 +250,10 @@ func TestFaults(t *testing.T) {
 		"a cycle": {
 			all(block("a", &blocks.Sum{}, "first", "c"), block("b", &blocks.Sum{}, "a"), block("c", &blocks.Sum{}, "b"), out("c")), head, nil,
 			[]string{`blocks[10].inputs[0]: is "a", which takes the value of "b" itself: a <- c <- b <- a`},
+		},
+		"columns that are not there": {
+			all(block("c", &blocks.Columns{From: 20, To: 22}, "x"), block("d", &blocks.Columns{From: 3, To: 3}, "x"), out("c", "d")), head, nil,
+			[]string{`columns 20 to 22 are none of the 21 numbers of its input`, `columns 3 to 3 are none of the 21 numbers`},
 		},
 		"itself": {all(block("a", &blocks.Sum{}, "first", "a"), out("a")), head, nil, []string{`blocks[9].inputs[1]: is "a", which takes the value of "a" itself: a <- a`}},
 		"unused": {

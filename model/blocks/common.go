@@ -95,6 +95,44 @@ func (k *MLP) Build(s *Site) []Value {
 	return row(x)
 }
 
+// Residual is [layer.Residual] over all inputs side by side: [rows, n] -> the same, or over entries.
+type Residual struct {
+	Layers `yaml:",inline"`
+	// Units is how many units follow each other, each with such a perceptron.
+	Units int `yaml:"units" default:"1" min:"1" max:"256"`
+}
+
+// Wants implements [Kind].
+func (*Residual) Wants() []Input { return anyValues() }
+
+// Build implements [Kind].
+func (k *Residual) Build(s *Site) []Value {
+	x := s.Join()
+	x.Node = layer.Residual(s.Builder, s.Name, x.Node, k.Units, k.config(s))
+	return []Value{x}
+}
+
+// Columns are some of the numbers of a row: [rows, n] -> [rows, to-from].
+type Columns struct {
+	// From is the first.
+	From int `yaml:"from" default:"0" min:"0" max:"65536"`
+	// To is the one behind the last.
+	To int `yaml:"to" required:"true" min:"1" max:"65536"`
+}
+
+// Wants implements [Kind].
+func (*Columns) Wants() []Input { return []Input{{Name: "value", Form: Rows}} }
+
+// Build implements [Kind].
+func (k *Columns) Build(s *Site) []Value {
+	x := s.Inputs[0].Node
+	if k.From >= k.To || k.To > x.Dim() {
+		s.Fault("columns %d to %d are none of the %s of its input", k.From, k.To, numbers(x.Dim()))
+		return nil
+	}
+	return row(s.Columns(x, k.From, k.To))
+}
+
 // Activation is a function of each number.
 type Activation struct {
 	// Function is the function. sigmoid gives numbers from 0 to 1, softmax shares of 1 among the numbers of each row, or in each column among the entries of a row.

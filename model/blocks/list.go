@@ -19,11 +19,13 @@ func Kinds() []Listed {
 
 		{"dense", "a fully connected layer over all inputs side by side.", func() Kind { return &Dense{} }},
 		{"mlp", "a multi-layer perceptron over all inputs side by side.", func() Kind { return &MLP{} }},
+		{"residual", "a multi-layer perceptron whose input is added to what it gives (Shan et al., 2016, Deep Crossing; He et al., 2016).", func() Kind { return &Residual{} }},
 		{"activation", "a function of each number.", func() Kind { return &Activation{} }},
 		{"layer_norm", "normalises all numbers of a row, or those of each vector (Ba, Kiros and Hinton, 2016).", func() Kind { return &LayerNorm{} }},
 		{"batch_norm", "normalises each column by its mean and variance in the batch (Ioffe and Szegedy, 2015).", func() Kind { return &BatchNorm{} }},
 		{"dropout", "sets a share of the numbers to 0 while training.", func() Kind { return &Dropout{} }},
 		{"concat", "all inputs side by side.", func() Kind { return &Concat{} }},
+		{"columns", "some of the numbers of a value.", func() Kind { return &Columns{} }},
 		{"sum", "all inputs added up.", func() Kind { return &Sum{} }},
 		{"product", "all inputs multiplied, number by number.", func() Kind { return &Product{} }},
 		{"scale", "a number times the input plus another, both learned.", func() Kind { return &Scale{} }},

@@ -129,10 +129,26 @@ func mlpLayer(b *graph.Builder, name string, x graph.Node, units int, cfg MLPCon
 		norm.Name, norm.Optimizer = name+".norm", cfg.Optimizer
 		x = b.BatchNorm(x, norm)
 	}
-	if cfg.Activation == nil {
-		x = b.Relu(x)
-	} else {
-		x = cfg.Activation(b, name, x, cfg.Rule)
+	return b.Dropout(activate(b, name, x, cfg), cfg.Dropout)
+}
+
+// Residual is a stack of residual units (Shan et al., 2016, "Deep Crossing", section 4.3; He et al., 2016, figure 2), of so many: x [rows, n] -> the same, or over entries,
+//
+//	y = act(x + MLP(x)·W + b)
+//
+// with the perceptron and the activation of cfg. Unit i's tensors are those of the perceptron "name.i" and "name.i.out.weight" [last of Hidden, n] and "name.i.out.bias".
+func Residual(b *graph.Builder, name string, x graph.Node, units int, cfg MLPConfig) graph.Node {
+	for i := range units {
+		name := fmt.Sprintf("%s.%d", name, i)
+		x = activate(b, name, b.Add(x, Dense(b, name+".out", MLP(b, name, x, cfg), x.Dim(), cfg.Rule)), cfg)
 	}
-	return b.Dropout(x, cfg.Dropout)
+	return x
+}
+
+// activate is the activation of a perceptron's layers.
+func activate(b *graph.Builder, name string, x graph.Node, cfg MLPConfig) graph.Node {
+	if cfg.Activation == nil {
+		return b.Relu(x)
+	}
+	return cfg.Activation(b, name, x, cfg.Rule)
 }

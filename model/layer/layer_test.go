@@ -86,6 +86,10 @@ func TestLayersFollowReference(t *testing.T) {
 			values := []graph.Node{layer.Dense(b, "d", x, 3, rule), layer.Dense(b, "e", x, 2, rule), x}
 			return b.Concat(layer.Relations(b, "r", values, []string{"a", "b", "c"}, layer.MLPConfig{Hidden: []int{4, 2}, Rule: rule})...)
 		},
+		"residual": func(b *graph.Builder, x graph.Node) graph.Node {
+			x = layer.Residual(b, "r", x, 2, layer.MLPConfig{Hidden: []int{5, 3}, Rule: rule})
+			return layer.Residual(b, "s", x, 1, layer.MLPConfig{Hidden: []int{4}, Activation: layer.PReLU, Rule: rule})
+		},
 		"cross": func(b *graph.Builder, x graph.Node) graph.Node {
 			return layer.Cross(b, "c", x, layer.CrossConfig{Layers: 3, Rule: rule})
 		},
