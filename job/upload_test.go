@@ -117,6 +117,9 @@ func TestMachineLost(t *testing.T) {
 // TestMachineLostWhileRowsComeAndGo: as [TestMachineLost], with ids that wait for rows and rows that expire, in snapshots that hold what has changed. What the store has is whole before and after it is pruned, and comparing two of its snapshots shows rows that are gone.
 func TestMachineLostWhileRowsComeAndGo(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes ten seconds, minutes under the race detector; part of the full run")
+	}
 	settings := []string{"source.synthetic.examples=40000", "retention={occurrences: 2, expire: 8000s}", "snapshot.incremental=3"}
 	whole, err := job.Run(t.Context(), uploaded(t, filepath.Join(t.TempDir(), "whole"), "", settings...), job.RunOptions{})
 	if err != nil {
