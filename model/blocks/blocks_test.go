@@ -100,6 +100,7 @@ func TestKindsFollowReference(t *testing.T) {
 		"linear":         {block("k", &blocks.Concat{}, "first")},
 		"dense":          {block("k", &blocks.Dense{Units: 3, Activation: "gelu"}, "x", "first")},
 		"mlp":            {block("k", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{4, 3}, BatchNorm: true, NormDecay: 0.99, NormMaxScale: 1.001, NormMaxShift: 0.001, Dropout: 0.2}, Out: 2}, "x", "n"), block("n", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{3}, KernelNorm: true, KernelNormFixed: true, NoBias: true}}, "o"), block("o", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{3}, NoBias: true}}, "x")},
+		"first":          {block("f", &blocks.First{Count: 2}, "seen"), block("k", &blocks.Fold{}, "f")},
 		"residual":       {block("k", &blocks.Residual{Units: 2, Layers: blocks.Layers{Hidden: []int{4, 3}, Activation: "prelu"}}, "x", "first")},
 		"columns":        {block("c", &blocks.Columns{From: 1, To: 3}, "x"), block("k", &blocks.Columns{To: 2}, "c")},
 		"activation":     {block("d", &blocks.Dense{Units: 3}, "seen"), block("s", &blocks.Activation{Function: "prelu"}, "d"), block("p", &blocks.Pool{By: "mean"}, "s"), block("k", &blocks.Activation{Function: "softmax"}, "p")},

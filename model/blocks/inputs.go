@@ -141,6 +141,21 @@ func (k *Pool) Build(s *Site) []Value {
 	return row(s.Pool(graph.Pooled{X: s.Inputs[0].Node, By: graph.Combiner(cmp.Or(k.By, "sum"))}))
 }
 
+// First is [graph.Builder.First]: [entries, n] -> [rows, count·n], count vectors.
+type First struct {
+	// Count is how many entries there are in a row; what is missing of them is zeros.
+	Count int `yaml:"count" short:"true" required:"true" min:"1" max:"65536"`
+}
+
+// Wants implements [Kind].
+func (*First) Wants() []Input { return []Input{{Name: "entries", Form: Entries}} }
+
+// Build implements [Kind].
+func (k *First) Build(s *Site) []Value {
+	x := s.Inputs[0].Node
+	return vectors(s.First(x, k.Count), x.Dim())
+}
+
 // Attention is [layer.Attention]: query [rows, n] and entries [entries, n] -> [rows, n].
 type Attention struct {
 	// Hidden is the width of the hidden layer that weighs an entry.

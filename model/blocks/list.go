@@ -57,6 +57,7 @@ func Kinds() []Listed {
 		{"cosine", "the cosine of two values, times a number plus another, both learned: two towers meet (Huang et al., 2013).", func() Kind { return &Cosine{} }},
 
 		{"pool", "the entries of a sequence made one vector.", func() Kind { return &Pool{} }},
+		{"first", "the first entries of a sequence, side by side.", func() Kind { return &First{} }},
 		{"attention", "the entries of a sequence, added up with weights by what they have to do with a query (Zhou et al., 2018, DIN).", func() Kind { return &Attention{} }},
 		{"target_attention", "the entries of a sequence, added up by several heads that compare them with a query (Vaswani et al., 2017).", func() Kind { return &TargetAttention{} }},
 		{"hstu", "what the last of some layers makes of a query behind a sequence, in which each entry sees those before it (Zhai et al., 2024).", func() Kind { return &HSTU{} }},
