@@ -114,7 +114,7 @@ type Snapshot struct {
 	Incremental int `yaml:"incremental" default:"0" min:"0" max:"64"`
 	// Tolerate is how many snapshots in a row may fail, on a full disk for example, before the run ends with exit code 3:
 	// what is trained meanwhile is lost with the process. With ps.durability: wal it never ends for that, since the logs
-	// keep all that was acknowledged; they grow until a snapshot is taken. 0: never.
+	// keep all that was acknowledged; they grow until a snapshot is taken. While a shard is away one a minute counts. 0: never.
 	Tolerate int `yaml:"tolerate" default:"5" min:"0"`
 	// Upload is a folder of a store that outlives the machine, to which finished snapshots are copied while training continues:
 	// s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, hdfs://NAMENODE:PORT/PATH or file:///PATH. A run whose dir has no snapshot begins with the newest

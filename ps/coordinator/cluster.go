@@ -72,7 +72,8 @@ type Options struct {
 	// does not pass its marker within Every (at least a minute), is logged and counted, and the next is tried in its turn.
 	Every time.Duration
 	// Tolerate is how many of those snapshots in a row may fail before GaveUp is called, once, with the error of the last
-	// one: from then on nothing that is trained is safe. 0, or a Log, which keeps what is acknowledged: it is never called.
+	// one: from then on nothing that is trained is safe. Of those that fail because a shard is away or has no state yet one a
+	// minute counts. 0, or a Log, which keeps what is acknowledged: it is never called.
 	Tolerate int
 	// GaveUp must return soon and not close the cluster itself; nil: none.
 	GaveUp func(error)
@@ -246,10 +247,8 @@ type Cluster struct {
 		saved                  uint64                  // changes of shard 0 that the newest snapshot holds
 		owed                   map[int]cutEnd          // to shards that could not be notified of the end of a cut
 		failures               int
-		inARow                 int       // failures since the last snapshot that was taken
-		logged                 time.Time // when a failure was logged last
-		loggedCode             string    // and which kind it was
-		compacting             uint64    // the snapshot that is made a whole one, 0: none
+		failed                 failures // since the last snapshot that was taken
+		compacting             uint64   // the snapshot that is made a whole one, 0: none
 		closed                 bool
 	}
 }
@@ -698,6 +697,7 @@ func (c *Cluster) loop() {
 	report := time.NewTicker(rowsInterval)
 	defer report.Stop()
 	c.reportRows()
+	gaveUp := false
 	for {
 		select {
 		case <-c.run.Done():
@@ -718,10 +718,11 @@ func (c *Cluster) loop() {
 			// Failure is counted and logged by Snapshot; training continues and the next turn tries again.
 			_, err := c.take(c.run, ps.SnapshotOptions{}, max(c.opts.Every, minPatience))
 			c.mu.Lock()
-			inARow := c.mu.inARow
+			unsafe := c.mu.failed.unsafe
 			c.mu.Unlock()
-			if err != nil && inARow == c.opts.Tolerate && c.opts.Log == nil && c.opts.GaveUp != nil {
-				c.opts.GaveUp(fmt.Errorf("ps: %d snapshots in a row have failed: %w", inARow, err))
+			if tolerate := c.opts.Tolerate; err != nil && tolerate > 0 && unsafe >= tolerate && !gaveUp && c.opts.Log == nil && c.opts.GaveUp != nil {
+				gaveUp = true
+				c.opts.GaveUp(fmt.Errorf("ps: %d snapshots in a row have failed: %w", unsafe, err))
 			}
 		}
 	}

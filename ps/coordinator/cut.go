@@ -81,7 +81,10 @@ func (c *Cluster) takeNow(ctx context.Context, o ps.SnapshotOptions, patience ti
 		case errors.Is(err, ps.ErrTorn) && c.opts.Recovery == ps.Partial:
 			c.opts.Logger.WarnContext(ctx, "no snapshot while a shard that went back catches up", "err", err)
 		default:
-			if inARow, say := c.failed(failure.Of(err).Label()); say {
+			c.mu.Lock()
+			say, inARow := c.mu.failed.add(err, time.Now()), c.mu.failed.inARow
+			c.mu.Unlock()
+			if say {
 				c.opts.Logger.ErrorContext(ctx, "snapshot failed", "err", err, "duration", took.Round(time.Millisecond).String(), "in_a_row", inARow)
 			}
 		}
@@ -94,28 +97,12 @@ func (c *Cluster) takeNow(ctx context.Context, o ps.SnapshotOptions, patience ti
 	c.groups.taken(info.ID)
 	c.mu.Lock()
 	c.mu.last = info
-	c.mu.inARow, c.mu.logged = 0, time.Time{}
+	c.mu.failed = failures{}
 	c.mu.Unlock()
 	c.uploads()
 	c.prune(ctx)
 	c.compact(info)
 	return *info, nil
-}
-
-// sayAgain is how long a failure that continues is not logged again.
-const sayAgain = time.Minute
-
-// failed counts a snapshot that failed, and reports whether that is to be logged: the first of a row, one of another kind, and
-// then one a minute.
-func (c *Cluster) failed(code string) (inARow int, say bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.mu.inARow++
-	now := time.Now()
-	if say = c.mu.logged.IsZero() || code != c.mu.loggedCode || now.Sub(c.mu.logged) >= sayAgain; say {
-		c.mu.logged, c.mu.loggedCode = now, code
-	}
-	return c.mu.inARow, say
 }
 
 func (c *Cluster) onGiveUp(f context.CancelCauseFunc) {

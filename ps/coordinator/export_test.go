@@ -13,6 +13,12 @@ func (c *Cluster) EnsureState() error { return c.ensureState() }
 // HoldFor is how long a coordinator that was started again waits for claims.
 const HoldFor = holdFor
 
+// Failures counts snapshots that have failed.
+type Failures struct{ f failures }
+
+func (f *Failures) Add(err error, now time.Time) bool { return f.f.add(err, now) }
+func (f *Failures) Counts() (inARow, unsafe int)      { return f.f.inARow, f.f.unsafe }
+
 // Group is what a coordinator knows of its members.
 type Group struct{ g *group }
 

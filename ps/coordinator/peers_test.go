@@ -29,6 +29,8 @@ type farPeer struct {
 	ends, begins atomic.Int32
 	// beforeBegin, if not nil, is called before a cut is begun.
 	beforeBegin func()
+	// write, if not nil, is what WriteCut fails with.
+	write atomic.Pointer[error]
 }
 
 var (
@@ -77,6 +79,9 @@ func (p *farPeer) AwaitCut(ctx context.Context, id uint64) (*ps.CutState, error)
 }
 
 func (p *farPeer) WriteCut(ctx context.Context, id uint64, dir string, base uint64) (*snapshot.Part, error) {
+	if err := p.write.Load(); err != nil {
+		return nil, *err
+	}
 	return reach(p, func(n *shard.Node) (*snapshot.Part, error) { return n.WriteCut(ctx, id, dir, base) })
 }
 
