@@ -31,12 +31,12 @@ import (
 )
 
 // dial serves over memory and returns a connection.
-func dial(t testing.TB, s *serving.Server, o serving.GRPCOptions) *grpc.ClientConn {
+func dial(t testing.TB, s *serving.Server, o serving.GRPCOptions, with ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	l, g, done := bufconn.Listen(1<<20), s.GRPC(o), make(chan error, 1)
 	go func() { done <- g.Serve(l) }()
-	cc, err := grpc.NewClient("passthrough:///x", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
+	cc, err := grpc.NewClient("passthrough:///x", append(with, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,6 +239,28 @@ func reload(name, dir string) *tfs.ReloadConfigRequest {
 	return &tfs.ReloadConfigRequest{Config: &tfs.ModelServerConfig{Config: &tfs.ModelServerConfig_ModelConfigList{
 		ModelConfigList: &tfs.ModelConfigList{Config: []*tfs.ModelConfig{{Name: name, BasePath: dir}}},
 	}}}
+}
+
+// TestGRPCCompressed: a client may compress what it sends, and gets what others get; what it becomes is bounded.
+func TestGRPCCompressed(t *testing.T) {
+	t.Parallel()
+	tr := train(t, "{deepfm: {dim: 4, hidden: [8]}}", "")
+	s := serving.NewServer(serving.Options{Models: models(t, serving.ModelConfig{Name: "clicks", Dir: tr.exports}), MaxBytes: 4000})
+	// Both are of gRPC itself: with those of its package encoding/gzip the test would make the server know them.
+	by := grpc.WithCompressor(grpc.NewGZIPCompressor())         //nolint:staticcheck // as above
+	undone := grpc.WithDecompressor(grpc.NewGZIPDecompressor()) //nolint:staticcheck // as above
+	plain, zipped := tfs.NewPredictionServiceClient(dial(t, s, serving.GRPCOptions{})), tfs.NewPredictionServiceClient(dial(t, s, serving.GRPCOptions{}, by, undone))
+	want, err := plain.Predict(t.Context(), items(20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := zipped.Predict(t.Context(), items(20))
+	if err != nil || !proto.Equal(got, want) {
+		t.Errorf("%v, %v; want %v", got, err, want)
+	}
+	if _, err := zipped.Predict(t.Context(), items(5000)); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a message that becomes too large: %v", err)
+	}
 }
 
 // TestGRPCGuard: who has no token gets nothing but the health, nothing of what is sent without one is received, and nobody chooses what is served where that was not allowed.

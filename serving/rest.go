@@ -2,6 +2,7 @@ package serving
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/x509"
 	"encoding/base64"
@@ -21,6 +22,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/monolith-go/monolith/internal/nearest"
 )
 
 // Handler is the HTTP interface of TensorFlow Serving:
@@ -31,10 +34,14 @@ import (
 //	GET  /                                                a page for people: what is served, and a form to ask it
 //	GET  /healthz                                         200 as long as each model has a version that serves, until Drain
 //
-// metrics, if not nil, is served under /metrics and /monitoring/prometheus/metrics. Errors are {"error": "..."} with a status of HTTP.
+// A body may be compressed (Content-Encoding: gzip). metrics, if not nil, is served under /metrics and /monitoring/prometheus/metrics. Errors are {"error": "..."} with a status of HTTP.
 func (s *Server) Handler(metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("/v1/models", s.admitted(s.ofModels))
 	mux.HandleFunc("/v1/models/", s.admitted(s.ofModels))
+	mux.HandleFunc("/", s.admitted(func(w http.ResponseWriter, r *http.Request) {
+		fail(w, http.StatusNotFound, fmt.Sprintf("%s %q: there is nothing; models are at /v1/models/NAME", r.Method, r.URL.Path))
+	}))
 	mux.HandleFunc("GET /{$}", s.admitted(s.page))
 	mux.Handle("POST /{$}", http.NewCrossOriginProtection().Handler(s.admitted(s.tryPage)))
 	if metrics != nil {
@@ -114,11 +121,22 @@ func reply(w http.ResponseWriter, err error, body []byte) {
 		if st, ok := status.FromError(err); ok {
 			text = st.Message()
 		}
-		body, _ = json.Marshal(map[string]string{"error": text}) // a text is always written
+		fail(w, code, text)
+		return
 	}
+	write(w, code, body)
+}
+
+// fail writes an error.
+func fail(w http.ResponseWriter, code int, text string) {
+	body, _ := json.Marshal(map[string]string{"error": text}) // a text is always written
+	write(w, code, body)
+}
+
+func write(w http.ResponseWriter, code int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(body, '\n')) // as above
+	_, _ = w.Write(append(body, '\n')) // a client that has gone away needs no answer
 }
 
 // target is what the path of a request names.
@@ -129,10 +147,7 @@ type target struct {
 
 // readPath takes a path below /v1/models/ apart.
 func readPath(path string) (t target, err error) {
-	path, ok := strings.CutPrefix(path, "/v1/models/")
-	if !ok {
-		return t, status.Error(codes.NotFound, "there is nothing here but /v1/models/NAME")
-	}
+	path = strings.TrimPrefix(strings.TrimPrefix(path, "/v1/models"), "/")
 	if at := strings.LastIndexByte(path, ':'); at >= 0 {
 		path, t.verb = path[:at], path[at+1:]
 		if t.verb != "predict" && t.verb != "classify" && t.verb != "regress" {
@@ -162,6 +177,9 @@ func readPath(path string) (t target, err error) {
 // ofModels answers what is below /v1/models/.
 func (s *Server) ofModels(w http.ResponseWriter, r *http.Request) {
 	t, err := readPath(r.URL.Path)
+	if err == nil && t.model == "" {
+		err = status.Errorf(codes.NotFound, "the path names no model: /v1/models/NAME%s", nearest.Suggest("", s.models.Names()))
+	}
 	if err != nil {
 		reply(w, err, nil)
 		return
@@ -169,7 +187,7 @@ func (s *Server) ofModels(w http.ResponseWriter, r *http.Request) {
 	asks := t.verb == "" || t.verb == "metadata"
 	if method := map[bool]string{true: http.MethodGet, false: http.MethodPost}[asks]; r.Method != method {
 		w.Header().Set("Allow", method)
-		w.WriteHeader(http.StatusMethodNotAllowed)
+		fail(w, http.StatusMethodNotAllowed, fmt.Sprintf("%s is asked by %s, not %s", r.URL.Path, method, r.Method))
 		return
 	}
 	var body []byte
@@ -263,7 +281,7 @@ func readQuestion(body []byte, verb string) (*question, error) {
 	d.DisallowUnknownFields()
 	var q question
 	if err := d.Decode(&q); err != nil {
-		return nil, invalid("the body is no request: %v", err)
+		return nil, noQuestion(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, invalid("there is something behind the object of the request")
@@ -279,28 +297,84 @@ func readQuestion(body []byte, verb string) (*question, error) {
 	return &q, nil
 }
 
+// fieldsOf are those of a question, and what each is.
+var fieldsOf = map[string]string{
+	"signature_name": "the name of a signature", "instances": "a list with an object an example", "inputs": "an object with a list a feature", "context": "an object with values of features",
+	"examples": "a list with an object an example",
+}
+
+// noQuestion says what is wrong with a body that is no request.
+func noQuestion(err error) error {
+	if bad, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if bad.Field == "" {
+			return invalid("the body is no request: it is %s %s, not an object such as %s", article(bad.Value), bad.Value, `{"instances": [{"FEATURE": 1}]}`)
+		}
+		return invalid("the body is no request: %q is %s %s, not %s", bad.Field, article(bad.Value), bad.Value, fieldsOf[bad.Field])
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		if text, bad := strconv.Unquote(name); bad == nil {
+			name = text
+		}
+		return invalid("the body is no request: it has no field %q%s", name, nearest.Suggest(name, slices.Sorted(maps.Keys(fieldsOf))))
+	}
+	if errors.Is(err, io.EOF) {
+		return invalid("the body is no request: it is empty")
+	}
+	return invalid("the body is no request: %v", err)
+}
+
+func article(noun string) string {
+	if noun != "" && strings.ContainsRune("aeio", rune(noun[0])) {
+		return "an"
+	}
+	return "a"
+}
+
 // predictJSON answers :predict, :classify and :regress.
 func (s *Server) predictJSON(w http.ResponseWriter, r *http.Request, t target) ([]byte, error) {
 	if err := s.begin(); err != nil {
 		return nil, err
 	}
 	defer s.ended()
-	tooLarge := &http.MaxBytesError{Limit: s.o.MaxBytes}
-	var raw []byte
-	err := error(tooLarge)
-	if r.ContentLength <= s.o.MaxBytes { // otherwise nothing of it is read
-		raw, err = io.ReadAll(http.MaxBytesReader(w, r.Body, s.o.MaxBytes))
+	raw, err := s.readBody(w, r)
+	if err != nil {
+		return nil, err
 	}
-	if errors.As(err, &tooLarge) {
-		return nil, fmt.Errorf("the request has more than %d bytes, which is the most; send several requests: %w", s.o.MaxBytes, err)
+	return s.answerJSON(r.Context(), raw, t)
+}
+
+// readBody reads a body, with what it was compressed by undone.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	tooLarge := &http.MaxBytesError{Limit: s.o.MaxBytes}
+	large := func() error {
+		return fmt.Errorf("the request has more than %d bytes, which is the most; send several requests: %w", s.o.MaxBytes, tooLarge)
+	}
+	if r.ContentLength > s.o.MaxBytes { // nothing of it is read
+		return nil, large()
+	}
+	body := http.MaxBytesReader(w, r.Body, s.o.MaxBytes)
+	var raw []byte
+	var err error
+	switch by := strings.ToLower(r.Header.Get("Content-Encoding")); by {
+	case "", "identity":
+		raw, err = io.ReadAll(body)
+	case "gzip", "x-gzip":
+		var z *gzip.Reader
+		if z, err = gzip.NewReader(body); err == nil {
+			raw, err = io.ReadAll(io.LimitReader(z, s.o.MaxBytes+1)) // a few bytes may stand for many
+		}
+	default:
+		return nil, invalid("the body is compressed by %q; gzip is read, or what is not compressed", by)
 	}
 	switch {
+	case errors.As(err, &tooLarge), int64(len(raw)) > s.o.MaxBytes:
+		return nil, large()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, status.Errorf(codes.DeadlineExceeded, "the body has not come within %v, of which %d bytes have; send it at once", s.o.Timeout, len(raw))
 	case err != nil:
 		return nil, invalid("the body cannot be read: %v", err)
 	}
-	return s.answerJSON(r.Context(), raw, t)
+	return raw, nil
 }
 
 // answerJSON answers a body.
@@ -390,7 +464,13 @@ func (q *question) rows(l limits) ([]map[string]json.RawMessage, error) {
 		return out, nil
 	}
 	var columns map[string][]json.RawMessage
-	if err := json.Unmarshal(q.Inputs, &columns); err != nil || len(columns) == 0 {
+	var alone []json.RawMessage
+	switch _, one := decodeB64(q.Inputs); {
+	case one:
+		columns = map[string][]json.RawMessage{InputExamples: {q.Inputs}}
+	case json.Unmarshal(q.Inputs, &alone) == nil && alone != nil:
+		columns = map[string][]json.RawMessage{InputExamples: alone}
+	case json.Unmarshal(q.Inputs, &columns) != nil || len(columns) == 0:
 		return nil, errNoLists()
 	}
 	names := slices.Sorted(maps.Keys(columns))
@@ -413,7 +493,7 @@ func (q *question) rows(l limits) ([]map[string]json.RawMessage, error) {
 }
 
 func errNoLists() error {
-	return invalid(`"inputs" is no object with a list of values, one an example, for each feature`)
+	return invalid(`"inputs" is no object with a list of values, one an example, for each feature, and no list of {"b64": "..."} of serialized tf.Examples`)
 }
 
 // readFeatureLists makes columns of "inputs" that has what parsing makes: for each feature a list with a number or a list of numbers an example.

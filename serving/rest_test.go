@@ -1,6 +1,8 @@
 package serving_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -62,6 +64,8 @@ func TestREST(t *testing.T) {
 		{":predict", `{"instances": [` + b64 + `]}`, 200, one},
 		{":predict", `{"instances": [{"examples": ` + b64 + `}]}`, 200, one},
 		{":predict", `{"inputs": {"examples": [` + b64 + `]}}`, 200, fmt.Sprintf(`{"outputs":{"click":[[%s]],"late":[[%s]]}}`, g(click[0]), g(late[0]))},
+		{":predict", `{"inputs": [` + b64 + `]}`, 200, fmt.Sprintf(`{"outputs":{"click":[[%s]],"late":[[%s]]}}`, g(click[0]), g(late[0]))},
+		{":predict", `{"inputs": ` + b64 + `}`, 200, fmt.Sprintf(`{"outputs":{"click":[[%s]],"late":[[%s]]}}`, g(click[0]), g(late[0]))},
 		{":predict", strings.Replace(`{"instances": [`+row0+`]}`, fmt.Sprintf("%q", r0.User), fmt.Sprintf(`{"b64": %q}`, base64.StdEncoding.EncodeToString([]byte(r0.User))), 1), 200, one},
 		{
 			":predict", fmt.Sprintf(`{"inputs": {"user": [%q, %q], "item": [[%d], %d], "tags": [%s, %s], "price": [%v, %v]}}`, r0.User, r1.User, r0.Item, r1.Item,
@@ -74,7 +78,7 @@ func TestREST(t *testing.T) {
 
 		{":regress", `{"examples": [` + row0 + `]}`, 400, "name a signature, regress/click or regress/late"},
 		{":regress", `{"signature_name": "regress/lat", "examples": [` + row0 + `]}`, 400, `did you mean \"regress/late\"`},
-		{":classify", `{"signature_name": "classify/late", "examples": [` + row0 + `]}`, 400, "it has classify/click"},
+		{":classify", `{"signature_name": "classify/late", "examples": [` + row0 + `]}`, 400, `did you mean \"classify/click\"`},
 		{":predict", `{"signature_name": "feature", "instances": [` + row0 + `]}`, 400, `did you mean \"features\"`},
 		{":predict", `{"instances": [{"usr": "a"}]}`, 400, `the model has no feature \"usr\", did you mean \"user\"?`},
 		{":predict", `{"instances": [` + row0 + `, {"item": "a", "price": "dear"}]}`, 400, `example 1: wrong type: feature \"price\" has text, not numbers`},
@@ -88,7 +92,15 @@ func TestREST(t *testing.T) {
 		{":predict", `{"inputs": {"user": ["a"], "item": [1, 2]}}`, 400, `has 1 examples, and feature \"item\" has 2`},
 		{":predict", `{"inputs": 3}`, 400, "no object with a list"},
 		{":predict", `{}`, 400, "needs \\\"instances\\\""},
-		{":predict", `{"instances": [{}], "extra": 1}`, 400, "unknown field"},
+		{":predict", `{"instances": [{}], "extra": 1}`, 400, `no field \"extra\" (there are [\"context\"`},
+		{":predict", `{"instance": [{}]}`, 400, `did you mean \"instances\"`},
+		{":predict", `{"instances": {"user": 1}}`, 400, `\"instances\" is an object, not a list with an object an example`},
+		{":predict", `{"signature_name": 3}`, 400, `\"signature_name\" is a number, not the name of a signature`},
+		{":predict", `[{}]`, 400, "is an array, not an object such as"},
+		{":predict", ` `, 400, "it is empty"},
+		{":predict", `{"inputs": null}`, 400, "no object with a list"},
+		{":predict", `{"inputs": []}`, 400, "no examples"},
+		{":predict", `{"inputs": [3]}`, 400, "serialized tf.Example"},
 		{":predict", `{"instances": [{}]} 1`, 400, "something behind"},
 		{":predict", `{"instances": [{"examples": {"b64": "////"}}]}`, 400, "example 0"},
 		{":predict", `{"instances": [{"examples": "x"}]}`, 400, "serialized tf.Example"},
@@ -117,13 +129,71 @@ func TestREST(t *testing.T) {
 	if code, got := ask(t, h, "/v1/models/clicks/metadata", ""); code != 200 || !strings.Contains(got, `"user":{"dtype":"DT_INT64"`) || !strings.Contains(got, `"classify/click"`) || strings.Contains(got, `"classify/late"`) {
 		t.Errorf("%d: %s", code, got)
 	}
-	if code, _ := ask(t, h, "/v1/models/clicks:predict", ""); code != http.StatusMethodNotAllowed {
-		t.Errorf("GET :predict is %d", code)
+	for _, c := range []struct {
+		path string
+		code int
+		says string
+	}{
+		{"/v1/models/clicks:predict", http.StatusMethodNotAllowed, "is asked by POST, not GET"},
+		{"/v1/models", http.StatusNotFound, `names no model: /v1/models/NAME (there are [\"clicks\"])`},
+		{"/v1/models/", http.StatusNotFound, "names no model"},
+		{"/v2/models/clicks", http.StatusNotFound, "models are at /v1/models/NAME"},
+	} {
+		if code, got := ask(t, h, c.path, ""); code != c.code || !strings.HasPrefix(got, `{"error":"`) || !strings.Contains(got, c.says) {
+			t.Errorf("%s: %d %s; want %d, %s", c.path, code, got, c.code, c.says)
+		}
 	}
 	code, got := ask(t, h, "/monitoring/prometheus/metrics", "")
-	for _, want := range []string{`:tensorflow:serving:request_count{model_name="clicks",status="OK"} 11`, `monolith_serving_version{model_name="clicks"} ` + number, ":tensorflow:serving:request_latency_bucket"} {
+	for _, want := range []string{`:tensorflow:serving:request_count{model_name="clicks",status="OK"} 13`, `monolith_serving_version{model_name="clicks"} ` + number, ":tensorflow:serving:request_latency_bucket"} {
 		if code != 200 || !strings.Contains(got, want) {
 			t.Errorf("%d: the metrics do not have %s:\n%s", code, want, got)
+		}
+	}
+}
+
+// TestCompressedBodies: a body that was compressed is the body; what it becomes is bounded, and what cannot be read is refused with a reason.
+func TestCompressedBodies(t *testing.T) {
+	t.Parallel()
+	tr := train(t, "{deepfm: {dim: 4, hidden: [8]}}", "")
+	h := serving.NewServer(serving.Options{Models: models(t, serving.ModelConfig{Name: "clicks", Dir: tr.exports}), MaxBytes: 4000}).Handler(nil)
+	zip := func(body string) string {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		if _, err := io.WriteString(z, body); err != nil {
+			t.Fatal(err)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	const body = `{"instances": [{"user": "u1", "item": 2}]}`
+	code, want := ask(t, h, "/v1/models/clicks:predict", body)
+	if code != 200 {
+		t.Fatalf("%d: %s", code, want)
+	}
+	long := `{"instances": [{"user": "` + strings.Repeat("x", 4000) + `"}]}`
+	for _, c := range []struct {
+		by, body string
+		code     int
+		says     string
+	}{
+		{"gzip", zip(body), 200, want},
+		{"GZIP", zip(body), 200, want},
+		{"x-gzip", zip(body), 200, want},
+		{"identity", body, 200, want},
+		{"gzip", zip(long), 413, "more than 4000 bytes"},
+		{"gzip", body, 400, "cannot be read: gzip"},
+		{"gzip", zip(body)[:20], 400, "cannot be read"},
+		{"gzip", "", 400, "cannot be read"},
+		{"br", body, 400, `compressed by \"br\"; gzip is read`},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/v1/models/clicks:predict", strings.NewReader(c.body))
+		r.Header.Set("Content-Encoding", c.by)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if got := strings.TrimSpace(w.Body.String()); w.Code != c.code || !strings.Contains(got, c.says) {
+			t.Errorf("%s of %q: %d %s; want %d, %s", c.by, c.body, w.Code, got, c.code, c.says)
 		}
 	}
 }

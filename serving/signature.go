@@ -184,7 +184,7 @@ func (v *Version) headOf(kind, name string) (int, error) {
 	case ok:
 		return i, nil
 	case name != "" && name != SignatureDefault && name != kind:
-		return 0, invalid("the model has no signature %q to %s with%s; it has %s", name, kind, nearest.Suggest(name, fits), strings.Join(fits, ", "))
+		return 0, invalid("the model has no signature %q to %s with%s", name, kind, nearest.Suggest(name, fits))
 	case len(fits) == 0:
 		return 0, status.Errorf(codes.Unimplemented, "no head of the model can %s: that takes one number, and to classify probabilities; predict", kind)
 	case len(fits) > 1:
@@ -202,7 +202,7 @@ func (v *Version) predictForm(name string) (Form, error) {
 	case SignatureFeatures:
 		return FormFeatures, nil
 	}
-	return 0, invalid("the model has no signature %q to predict with%s; it has %s", name, nearest.Suggest(name, names), strings.Join(names, " and "))
+	return 0, invalid("the model has no signature %q to predict with%s", name, nearest.Suggest(name, names))
 }
 
 // recordInput is the input of serialized examples that a request of n inputs has: one of a name that is no feature's; empty: none.
