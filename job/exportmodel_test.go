@@ -296,6 +296,8 @@ func TestExportFaults(t *testing.T) {
 		"no snapshot": {func(o *job.ExportModelOptions) { o.Snapshot = other }, "no snapshot in"},
 		"typo":        {func(o *job.ExportModelOptions) { o.Snapshot = filepath.Join(filepath.Dir(cfg.Dir), "rum") }, `rum, which does not exist, did you mean "` + cfg.Dir + `"?`},
 		"typo above":  {func(o *job.ExportModelOptions) { o.Snapshot = filepath.Join(filepath.Dir(cfg.Dir), "rum", "snapshots") }, `did you mean "` + cfg.Dir + `"?`},
+		"gone":        {func(o *job.ExportModelOptions) { o.Snapshot = filepath.Join(other, "elsewhere") }, "elsewhere, which does not exist: train the job first"},
+		"file":        {func(o *job.ExportModelOptions) { o.Snapshot = filepath.Join(taken, "x") }, "x, which is a file: train the job first"},
 		"some rows":   {func(o *job.ExportModelOptions) { o.Format, o.MinCount = "native", 2 }, "a model as native has all of its rows"},
 		"row numbers": {func(o *job.ExportModelOptions) { o.RowNumbers = true }, "row numbers in place of ids are of a model as onnx"},
 		"keep":        {func(o *job.ExportModelOptions) { o.Keep = -1 }, "-1 exports cannot be kept"},

@@ -11,12 +11,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/spec"
-	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
@@ -122,7 +122,7 @@ func FindSnapshots(path string) ([]snapshot.Entry, error) {
 	}
 	for _, dir := range []string{filepath.Join(path, "snapshots"), path} {
 		entries, err := snapshot.List(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 			return nil, err
 		}
 		if len(entries) > 0 {
@@ -146,19 +146,33 @@ func noSnapshot(ctx context.Context, in fsx.FS, dir, where string) error {
 			advice = ", which has exports: serve, predict and export verify take native ones; name the dir of the job that they are of, one of its snapshots, or where these are uploaded to"
 		}
 	}
-	return fmt.Errorf("job: no snapshot %s%s: %w", where, advice, pipeline.ErrConfig)
+	return fault.Config("job: no snapshot %s%s", where, advice)
 }
 
-// meant is the path that a path which is not there was meant to be, as the end of a sentence; empty: none is near.
+// meant says of a path that is no folder what it is, and which one near it was meant, as the end of a sentence; empty: it is a folder.
 func meant(path string) string {
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && !info.IsDir():
+		return ", which is a file"
+	case !errors.Is(err, fs.ErrNotExist):
 		return ""
 	}
+	const gone = ", which does not exist"
+	near := meantNear(path)
+	if near == "" {
+		return gone
+	}
+	return fmt.Sprintf("%s, did you mean %q?", gone, near)
+}
+
+// meantNear is the path of a folder that a path which is not there was meant to be; empty: none is near.
+func meantNear(path string) string {
 	dir, base := filepath.Split(filepath.Clean(path))
 	entries, err := os.ReadDir(cmp.Or(dir, "."))
 	if err != nil {
 		if dir = filepath.Clean(dir); dir != filepath.Clean(path) {
-			return meant(dir)
+			return meantNear(dir)
 		}
 		return ""
 	}
@@ -169,7 +183,7 @@ func meant(path string) string {
 		}
 	}
 	if near := nearest.Name(base, names); near != "" {
-		return fmt.Sprintf(", which does not exist, did you mean %q?", dir+near)
+		return dir + near
 	}
 	return ""
 }

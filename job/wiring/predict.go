@@ -255,7 +255,7 @@ func ExamplesGraph(r Reading, sink pipeline.Sink[*pipeline.Batch]) (*pipeline.Pl
 }
 
 // PredictGraph is source ─> parse ─> batch ─╫─> lookup ─> predict ─> predictions. What is predicted has the fields of the reading, which
-// may lack labels. open gives the parameters; outs gets the writers; nil in a graph that is only planned. output tells these predictions from others in the same
+// may lack labels. Errors: [pipeline.ErrConfig]. open gives the parameters; outs gets the writers; nil in a graph that is only planned. output tells these predictions from others in the same
 // place.
 func PredictGraph(c *spec.Config, r Reading, m model.Model, open trainstep.OpenStore, outs *Outputs, output string) (*pipeline.Plan, *trainstep.Predict, error) {
 	if outs == nil {
@@ -276,5 +276,8 @@ func PredictGraph(c *spec.Config, r Reading, m model.Model, open trainstep.OpenS
 	predicted := pipeline.Via(looked, "predict", stage)
 	pipeline.Into(predicted, NodePredictions, outputSink{sink, NodePredictions, outs})
 	plan, err := g.Plan()
+	if lacks, ok := errors.AsType[*trainstep.NoColumnError](err); ok && lacks.Column == pipeline.ColTime {
+		err = fault.Config("job: predict.fields: %q is when an example happened, which records of a %s source do not say", lacks.Field, r.Source.Name())
+	}
 	return plan, stage, err
 }

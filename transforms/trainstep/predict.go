@@ -98,7 +98,21 @@ func (s *Predict) Blank() (columns []string) {
 	return columns
 }
 
-// Schema implements [pipeline.Stage]. Errors: [pipeline.ErrSchema], all columns that are missing at once.
+// NoColumnError is that of a field whose column the examples do not have. It wraps [pipeline.ErrSchema].
+type NoColumnError struct {
+	// Field is the name of the field, and Column that of its column.
+	Field, Column string
+}
+
+// Error implements error.
+func (e *NoColumnError) Error() string {
+	return fmt.Sprintf("field %q: the examples have no column %s: %v", e.Field, e.Column, pipeline.ErrSchema)
+}
+
+// Unwrap makes errors.Is find [pipeline.ErrSchema].
+func (e *NoColumnError) Unwrap() error { return pipeline.ErrSchema }
+
+// Schema implements [pipeline.Stage]. Errors: [pipeline.ErrSchema], all columns that are missing at once, each a [*NoColumnError].
 func (s *Predict) Schema(in *arrow.Schema) (*arrow.Schema, error) {
 	heads := s.model.Heads()
 	var want, out []arrow.Field
@@ -114,7 +128,7 @@ func (s *Predict) Schema(in *arrow.Schema) (*arrow.Schema, error) {
 			if at := in.FieldIndices(f.Column); len(at) == 1 {
 				field.Type, field.Nullable = in.Field(at[0]).Type, in.Field(at[0]).Nullable
 			} else {
-				faults = append(faults, fmt.Errorf("field %q: the examples have no column %s: %w", strings.Trim(f.Name, "_"), f.Column, pipeline.ErrSchema))
+				faults = append(faults, &NoColumnError{Field: strings.Trim(f.Name, "_"), Column: f.Column})
 			}
 			if f.Mask != "" {
 				field.Nullable = true

@@ -60,6 +60,11 @@ refused.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var own []string
 			o.Alone = ""
+			if !fsx.IsURL(args[0]) && !isJobFile(args[0]) {
+				if err := isThere(args[0]); err != nil {
+					return err
+				}
+			}
 			if fsx.IsURL(args[0]) || !isJobFile(args[0]) && isDir(args[0]) {
 				switch o.Alone = args[0]; {
 				case data == "":

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -223,6 +226,25 @@ func looksLikeJob(path string) bool {
 }
 
 var versionKey = regexp.MustCompile(`(?m)^version:`)
+
+// isThere is an error for a path that may be one of a job file, a snapshot or an export, and is not there.
+func isThere(path string) error {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	text := path + ": no such job file, snapshot or export"
+	dir, base := filepath.Split(filepath.Clean(path))
+	if entries, err := os.ReadDir(cmp.Or(dir, ".")); err == nil {
+		var names []string
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		if near := nearest.Name(base, names); near != "" {
+			text += fmt.Sprintf("; did you mean %q?", dir+near)
+		}
+	}
+	return &usageError{message: text}
+}
 
 // isDir reports whether path is a folder that is there.
 func isDir(path string) bool {
