@@ -30,7 +30,7 @@ func (f *failures) add(err error, now time.Time) (say bool) {
 	f.inARow++
 	// Shards that are started again or given a state fail every snapshot for a while; where snapshots are seconds apart that would end the
 	// run within seconds. Nearly nothing is trained meanwhile: pushes wait. But a shard that only the coordinator does not reach takes them,
-	// so that cannot go on for ever.
+	// so that must end some time.
 	if away := away(err); !away || now.Sub(f.counted) >= countAgain {
 		f.unsafe++
 		if away {

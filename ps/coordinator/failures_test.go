@@ -42,7 +42,7 @@ func TestFailuresThatCount(t *testing.T) {
 	}
 }
 
-// TestGivesUpOnce: a cluster whose snapshots fail while a shard is away goes on, and one whose snapshots cannot be written says so, once.
+// TestGivesUpOnce: a cluster whose snapshots fail while a shard is away continues, and one whose snapshots cannot be written says so, once.
 func TestGivesUpOnce(t *testing.T) {
 	t.Parallel()
 	gaveUp := make(chan error, 100)
