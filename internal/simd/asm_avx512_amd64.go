@@ -74,6 +74,81 @@ func gemvColumnsAVX512(rows int, n int, x *float32, stride int, v *float32, y *f
 //go:noescape
 func packColumns14AVX512(rows int, src *float32, lda int, dst *float32)
 
+// tile14x32AVX512BF16 computes 14 rows and 32 columns of C, rows ldc bytes apart: kc products of pairs of x, whose rows are rs and columns cs bytes apart, and of the panel b, 32 columns wide.
+//
+//go:noescape
+func tile14x32AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32)
+
+// tile14x16AVX512BF16 computes 14 rows and 16 columns of C, rows ldc bytes apart: kc products of pairs of x, whose rows are rs and columns cs bytes apart, and of the panel b, 32 columns wide.
+//
+//go:noescape
+func tile14x16AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32)
+
+// tile8x32AVX512BF16 computes 8 rows and 32 columns of C, rows ldc bytes apart: kc products of pairs of x, whose rows are rs and columns cs bytes apart, and of the panel b, 32 columns wide.
+//
+//go:noescape
+func tile8x32AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32)
+
+// tile8x16AVX512BF16 computes 8 rows and 16 columns of C, rows ldc bytes apart: kc products of pairs of x, whose rows are rs and columns cs bytes apart, and of the panel b, 32 columns wide.
+//
+//go:noescape
+func tile8x16AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32)
+
+// tile4x32AVX512BF16 computes 4 rows and 32 columns of C, rows ldc bytes apart: kc products of pairs of x, whose rows are rs and columns cs bytes apart, and of the panel b, 32 columns wide.
+//
+//go:noescape
+func tile4x32AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32)
+
+// tile4x16AVX512BF16 computes 4 rows and 16 columns of C, rows ldc bytes apart: kc products of pairs of x, whose rows are rs and columns cs bytes apart, and of the panel b, 32 columns wide.
+//
+//go:noescape
+func tile4x16AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32)
+
+// tile2x32AVX512BF16 computes 2 rows and 32 columns of C, rows ldc bytes apart: kc products of pairs of x, whose rows are rs and columns cs bytes apart, and of the panel b, 32 columns wide.
+//
+//go:noescape
+func tile2x32AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32)
+
+// tile2x16AVX512BF16 computes 2 rows and 16 columns of C, rows ldc bytes apart: kc products of pairs of x, whose rows are rs and columns cs bytes apart, and of the panel b, 32 columns wide.
+//
+//go:noescape
+func tile2x16AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32)
+
+// tile1x32AVX512BF16 computes 1 rows and 32 columns of C, rows ldc bytes apart: kc products of pairs of x, whose rows are rs and columns cs bytes apart, and of the panel b, 32 columns wide.
+//
+//go:noescape
+func tile1x32AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32)
+
+// tile1x16AVX512BF16 computes 1 rows and 16 columns of C, rows ldc bytes apart: kc products of pairs of x, whose rows are rs and columns cs bytes apart, and of the panel b, 32 columns wide.
+//
+//go:noescape
+func tile1x16AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32)
+
+// pairsAVX512BF16 puts the pairs of the n numbers x, rounded, into y, the last with a zero if n is odd; up to 7 pairs more are overwritten.
+//
+//go:noescape
+func pairsAVX512BF16(n int, x *float32, y *float32)
+
+// pairsOfHalvesAVX512BF16 puts pairs of the numbers x, which have 16 bits, into y.
+//
+//go:noescape
+func pairsOfHalvesAVX512BF16(pairs int, x *uint16, y *float32)
+
+// pairRowsAVX512BF16 puts the pairs of rows of 32·panels floats, ldb bytes apart, rounded, into panels that are size bytes apart.
+//
+//go:noescape
+func pairRowsAVX512BF16(pairs int, panels int, src *float32, ldb int, dst *float32, size int)
+
+// pairColumnsAVX512BF16 puts the pairs of rows of n floats, at most 16, lda bytes apart, rounded, into rows without gaps.
+//
+//go:noescape
+func pairColumnsAVX512BF16(pairs int, n int, src *float32, lda int, dst *float32)
+
+// pairColumnsOfHalvesAVX512BF16 puts the pairs of rows of n numbers of 16 bits, at most 16, lda bytes apart, into rows without gaps.
+//
+//go:noescape
+func pairColumnsOfHalvesAVX512BF16(pairs int, n int, src *uint16, lda int, dst *float32)
+
 // dotAVX512 is the sum of the n products of x and y.
 //
 //go:noescape

@@ -60,6 +60,64 @@ func packColumns14AVX512(rows int, src *float32, lda int, dst *float32) {
 	interpret("packColumns14AVX512", rows, src, lda, dst)
 }
 
+func tile14x32AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	interpret("tile14x32AVX512BF16", kc, x, rs, cs, b, c, ldc, flags, bias)
+}
+
+func tile14x16AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	interpret("tile14x16AVX512BF16", kc, x, rs, cs, b, c, ldc, flags, bias)
+}
+
+func tile8x32AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	interpret("tile8x32AVX512BF16", kc, x, rs, cs, b, c, ldc, flags, bias)
+}
+
+func tile8x16AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	interpret("tile8x16AVX512BF16", kc, x, rs, cs, b, c, ldc, flags, bias)
+}
+
+func tile4x32AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	interpret("tile4x32AVX512BF16", kc, x, rs, cs, b, c, ldc, flags, bias)
+}
+
+func tile4x16AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	interpret("tile4x16AVX512BF16", kc, x, rs, cs, b, c, ldc, flags, bias)
+}
+
+func tile2x32AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	interpret("tile2x32AVX512BF16", kc, x, rs, cs, b, c, ldc, flags, bias)
+}
+
+func tile2x16AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	interpret("tile2x16AVX512BF16", kc, x, rs, cs, b, c, ldc, flags, bias)
+}
+
+func tile1x32AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	interpret("tile1x32AVX512BF16", kc, x, rs, cs, b, c, ldc, flags, bias)
+}
+
+func tile1x16AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	interpret("tile1x16AVX512BF16", kc, x, rs, cs, b, c, ldc, flags, bias)
+}
+
+func pairsAVX512BF16(n int, x *float32, y *float32) { interpret("pairsAVX512BF16", n, x, y) }
+
+func pairsOfHalvesAVX512BF16(pairs int, x *uint16, y *float32) {
+	interpret("pairsOfHalvesAVX512BF16", pairs, x, y)
+}
+
+func pairRowsAVX512BF16(pairs int, panels int, src *float32, ldb int, dst *float32, size int) {
+	interpret("pairRowsAVX512BF16", pairs, panels, src, ldb, dst, size)
+}
+
+func pairColumnsAVX512BF16(pairs int, n int, src *float32, lda int, dst *float32) {
+	interpret("pairColumnsAVX512BF16", pairs, n, src, lda, dst)
+}
+
+func pairColumnsOfHalvesAVX512BF16(pairs int, n int, src *uint16, lda int, dst *float32) {
+	interpret("pairColumnsOfHalvesAVX512BF16", pairs, n, src, lda, dst)
+}
+
 func dotAVX512(n int, x *float32, y *float32) float32 { return interpret("dotAVX512", n, x, y) }
 
 func sumAVX512(n int, x *float32) float32 { return interpret("sumAVX512", n, x) }

@@ -484,6 +484,66 @@ func packColumns14AVX512(rows int, src *float32, lda int, dst *float32) {
 	panic("simd: packColumns14AVX512 on a processor without it")
 }
 
+func tile14x32AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile14x32AVX512BF16 on a processor without it")
+}
+
+func tile14x16AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile14x16AVX512BF16 on a processor without it")
+}
+
+func tile8x32AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile8x32AVX512BF16 on a processor without it")
+}
+
+func tile8x16AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile8x16AVX512BF16 on a processor without it")
+}
+
+func tile4x32AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile4x32AVX512BF16 on a processor without it")
+}
+
+func tile4x16AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile4x16AVX512BF16 on a processor without it")
+}
+
+func tile2x32AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile2x32AVX512BF16 on a processor without it")
+}
+
+func tile2x16AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile2x16AVX512BF16 on a processor without it")
+}
+
+func tile1x32AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile1x32AVX512BF16 on a processor without it")
+}
+
+func tile1x16AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: tile1x16AVX512BF16 on a processor without it")
+}
+
+func pairsAVX512BF16(n int, x *float32, y *float32) {
+	panic("simd: pairsAVX512BF16 on a processor without it")
+}
+
+func pairsOfHalvesAVX512BF16(pairs int, x *uint16, y *float32) {
+	panic("simd: pairsOfHalvesAVX512BF16 on a processor without it")
+}
+
+func pairRowsAVX512BF16(pairs int, panels int, src *float32, ldb int, dst *float32, size int) {
+	panic("simd: pairRowsAVX512BF16 on a processor without it")
+}
+
+func pairColumnsAVX512BF16(pairs int, n int, src *float32, lda int, dst *float32) {
+	panic("simd: pairColumnsAVX512BF16 on a processor without it")
+}
+
+func pairColumnsOfHalvesAVX512BF16(pairs int, n int, src *uint16, lda int, dst *float32) {
+	panic("simd: pairColumnsOfHalvesAVX512BF16 on a processor without it")
+}
+
 func dotAVX512(n int, x *float32, y *float32) float32 {
 	panic("simd: dotAVX512 on a processor without it")
 }

@@ -28,3 +28,10 @@ const Interpreted = interpreted
 
 // Foreign is set where products are those of another library, which promises no bits.
 const Foreign = suffix != ""
+
+// WithoutPairs makes the pool's products of bfloat16 those of a processor without VDPBF16PS, and reports whether that is a change.
+func WithoutPairs(p *Pool) bool {
+	had := p.pairs
+	p.pairs = false
+	return had
+}

@@ -55,7 +55,8 @@ func (p *Pool) Gemm(transA, transB bool, m, n, k int, a []float32, lda int, b []
 // Training", section 3). It has the bits of Gemm of operands that [RoundBF16] has rounded.
 //
 // The product of two such numbers has 16 bits of precision and is exact in float32, so that one rounding or two make no difference, and all families
-// give the same bits, unless a product is smaller than 2⁻¹²⁶.
+// give the same bits, unless a number, a product or a sum is smaller than 2⁻¹²⁶. Processors with AVX512-BF16 multiply and add pairs of numbers, in the same order,
+// and count such as zeros.
 func (p *Pool) GemmBF16(transA, transB bool, m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, e Epilogue) {
 	checkMatrix("A", transA, m, k, len(a), lda)
 	p.multiply(true, transA, transB, m, n, k, a, nil, lda, b, ldb, c, ldc, e)
@@ -82,6 +83,7 @@ func (p *Pool) multiply(round, transA, transB bool, m, n, k int, a []float32, ha
 	}
 	g := &p.gemm
 	g.geometry = geometries[p.family]
+	g.pairs = round && p.pairs
 	g.round, g.transA, g.transB, g.m, g.k = round, transA, transB, m, k
 	g.a, g.half, g.lda, g.b, g.ldb, g.c, g.ldc, g.e = a, half, lda, b, ldb, c, ldc, e
 	g.depth = blockDepth(k, g.kc)
@@ -140,6 +142,7 @@ type gemmTask struct {
 	pool *Pool
 	geometry
 	round          bool // A and B are rounded to bfloat16 as they are packed
+	pairs          bool // and are packed as pairs of such numbers, of which the first is in the upper half; see height
 	transA, transB bool
 	m, n, k        int // n columns from j0 on
 	j0, k0, k1     int // rows of B from k0 to k1
@@ -157,15 +160,23 @@ type gemmTask struct {
 
 // space is what one thread needs for itself.
 type space struct {
-	a    []float32 // packed columns of a transposed A, or rounded rows
+	a    []float32 // packed columns of a transposed A, or rounded rows; pairs have 16 more
 	tile []float32 // a tile at the edge of C
 	bias []float32
-	row  []float32 // numbers of A that were in 16 bits
+	row  []float32 // numbers of A that were in 16 bits, or pairs of rows of B
 	_    [32]byte
 }
 
 // panelsAtOnce is how many panels a task packs.
 const panelsAtOnce = 4
+
+// height is how many rows a panel of kc rows of B has, and a packed column of A of as many numbers.
+func (g *gemmTask) height(kc int) int {
+	if g.pairs {
+		return (kc + 1) / 2
+	}
+	return kc
+}
 
 func (g *gemmTask) panels() int { return (g.n + g.nr - 1) / g.nr }
 
@@ -210,6 +221,10 @@ func (g *gemmTask) Block(worker, block int) {
 		groups := (g.panels() + panelsAtOnce - 1) / panelsAtOnce
 		k0, first := g.k0+block/groups*g.depth, block%groups*panelsAtOnce
 		kc, last := min(g.depth, g.k1-k0), min(first+panelsAtOnce, g.panels())
+		if g.pairs {
+			g.packPairs(&g.space[worker], k0, kc, first, last)
+			return
+		}
 		g.pack(k0, kc, first, last)
 		if g.round { // while they are in a near cache
 			packed := g.packed[(k0-g.k0)*g.panels()*g.nr:][first*g.nr*kc : last*g.nr*kc]
@@ -225,7 +240,8 @@ func (g *gemmTask) Block(worker, block int) {
 
 // panel is the packed panel of columns from j on for the rows of B from k0 on.
 func (g *gemmTask) panel(k0, kc, j int) []float32 {
-	return g.packed[(k0-g.k0)*g.panels()*g.nr+j*kc:][:kc*g.nr]
+	h := g.height(kc)
+	return g.packed[(k0-g.k0)*g.panels()*g.nr+j*h:][:h*g.nr]
 }
 
 // pack copies kc rows of B from k0 on into panels: rows of nr columns, one behind the other, with zeros where B has ended.
@@ -253,11 +269,12 @@ func (g *gemmTask) pack(k0, kc, first, last int) {
 // compute computes rows i0 to i1 and columns j0 to j1 of C.
 func (g *gemmTask) compute(s *space, i0, i1, j0, j1 int) {
 	if g.transA || g.round {
-		s.a = grow(s.a, (i1-i0)*g.depth)
+		s.a = grow(s.a, (i1-i0)*g.height(g.depth)+16)
 	}
 	s.tile, s.bias = grow(s.tile, g.mr*g.nr), grow(s.bias, g.nr)
 	for k0 := g.k0; k0 == g.k0 || k0 < g.k1; k0 += g.depth {
 		kc := min(g.depth, g.k1-k0)
+		h := g.height(kc)
 		flags := 0
 		if k0 > 0 || g.e.Add {
 			flags |= flagAdd
@@ -281,14 +298,18 @@ func (g *gemmTask) compute(s *space, i0, i1, j0, j1 int) {
 				switch {
 				case kc == 0:
 				case g.transA:
-					x, rs, cs = unsafe.Pointer(&s.a[(i-i0)*kc]), 4, 4*t
+					x, rs, cs = unsafe.Pointer(&s.a[(i-i0)*h]), 4, 4*t
 				case g.round:
 					if j == j0 { // just before the tile reads them
 						for r := i; r < i+t; r++ {
-							g.round16(r*g.lda+k0, s.a[(r-i0)*kc:][:kc])
+							if to := s.a[(r-i0)*h:]; g.pairs {
+								g.packRow(r*g.lda+k0, kc, to)
+							} else {
+								g.round16(r*g.lda+k0, to[:kc])
+							}
 						}
 					}
-					x, rs = unsafe.Pointer(&s.a[(i-i0)*kc]), 4*kc
+					x, rs = unsafe.Pointer(&s.a[(i-i0)*h]), 4*h
 				default:
 					x = unsafe.Pointer(&g.a[i*g.lda+k0])
 				}
@@ -315,6 +336,10 @@ func (g *gemmTask) round16(at int, to []float32) {
 
 // packA copies rows i0 to i1 of a transposed A, tile by tile, so that the columns of a tile are without gaps.
 func (g *gemmTask) packA(s *space, i0, i1, k0, kc int) {
+	if g.pairs {
+		g.packPairsOfA(s, i0, i1, k0, kc)
+		return
+	}
 	if g.half != nil {
 		g.packHalf(s, i0, i1, k0, kc)
 		return
@@ -350,6 +375,9 @@ func (g *gemmTask) tile(s *space, flags, kc int, x *float32, rs, cs, i, rows, j,
 		bp = &g.panel(k0, kc, j)[0]
 	}
 	f, width := tileOf(g.pool.family, rows, columns)
+	if g.pairs {
+		f, kc = tilesPairs[rows][width/16-1], g.height(kc)
+	}
 	at := i*g.ldc + g.j0 + j
 	if columns == width {
 		if flags&flagBias != 0 {

@@ -297,9 +297,9 @@ func TestGemmSameBits(t *testing.T) {
 // transposes, threads and parts of the rows.
 func TestGemmBF16(t *testing.T) {
 	t.Parallel()
-	shapes := [][3]int{{1, 1, 1}, {15, 33, 9}, {29, 70, 300}, {211, 129, 700}, {64, 400, 257}, {5, 33, 1030}, {3, 4, 0}}
+	shapes := [][3]int{{1, 1, 1}, {15, 33, 9}, {29, 70, 300}, {2, 31, 2}, {45, 97, 47}, {211, 129, 700}, {64, 400, 257}, {5, 33, 1030}, {3, 4, 0}}
 	if testing.Short() {
-		shapes = shapes[:3]
+		shapes = shapes[:5]
 	}
 	rounded := func(x []float32) []float32 {
 		y, h := make([]float32, len(x)), make([]uint16, 1)
@@ -314,6 +314,11 @@ func TestGemmBF16(t *testing.T) {
 		defer one.Close()
 		defer three.Close()
 		defer portable.Close()
+		plain := simd.NewPoolOf(family, 2)
+		defer plain.Close()
+		if family == simd.AVX512 && !simd.WithoutPairs(plain) {
+			t.Log("this processor has no AVX512-BF16: pairs are not multiplied")
+		}
 		for trans := range 4 {
 			for i, s := range shapes {
 				p := newProduct(uint64(i), trans&1 != 0, trans&2 != 0, s[0], s[1], s[2], i%3, i%5)
@@ -326,9 +331,11 @@ func TestGemmBF16(t *testing.T) {
 				want := slices.Clone(p.c)
 				exact.run(portable, want)
 				for what, run := range map[string]func(c []float32){
-					"one thread":   func(c []float32) { p.bf16(one, 0, p.m, c) },
-					"threads":      func(c []float32) { p.bf16(three, 0, p.m, c) },
-					"A in 16 bits": func(c []float32) { p.half(three, c) },
+					"one thread":                  func(c []float32) { p.bf16(one, 0, p.m, c) },
+					"threads":                     func(c []float32) { p.bf16(three, 0, p.m, c) },
+					"A in 16 bits":                func(c []float32) { p.half(three, c) },
+					"without pairs":               func(c []float32) { p.bf16(plain, 0, p.m, c) },
+					"without pairs, A in 16 bits": func(c []float32) { p.half(plain, c) },
 					"parts": func(c []float32) {
 						for from := 0; from < p.m; from += 37 {
 							p.bf16(one, from, min(from+37, p.m), c)

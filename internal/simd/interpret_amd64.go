@@ -6,6 +6,7 @@ import (
 	"embed"
 	"fmt"
 	"math"
+	"math/bits"
 	"regexp"
 	"runtime"
 	"strconv"
@@ -19,12 +20,12 @@ import (
 // (TestInterpretedAVX512). It is for tests: slow, and it allocates.
 const interpreted = true
 
-//go:embed gemm_avx512_amd64.s vector_avx512_amd64.s
+//go:embed gemm_avx512_amd64.s pairs_avx512_amd64.s vector_avx512_amd64.s
 var texts embed.FS
 
 var programs = sync.OnceValue(func() map[string]*program {
 	all := map[string]*program{}
-	for _, name := range []string{"gemm_avx512_amd64.s", "vector_avx512_amd64.s"} {
+	for _, name := range []string{"gemm_avx512_amd64.s", "pairs_avx512_amd64.s", "vector_avx512_amd64.s"} {
 		text, err := texts.ReadFile(name)
 		if err != nil {
 			panic(err)
@@ -147,6 +148,9 @@ func assemble(text string, all map[string]*program) {
 	var p *program
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
+		if encoded, name, ok := strings.Cut(line, " // "); ok && strings.HasPrefix(encoded, "LONG ") {
+			line = name // what the assembler does not know
+		}
 		op, rest, _ := strings.Cut(line, " ")
 		switch {
 		case line == "" || strings.HasPrefix(line, "//") || strings.HasPrefix(line, "#"), op == "DATA", op == "GLOBL", op == "PCALIGN":
@@ -414,6 +418,17 @@ func instruction(p *program, op string, ops []operand) func(m *machine) {
 			}
 			m.put(last, v, lanes)
 		}
+	case "VDPBF16PS":
+		return func(m *machine) {
+			y, x, v := m.bits(ops[0], 16), m.bits(ops[1], 16), m.v[last.n]
+			for i := range v {
+				for _, half := range []int{16, 0} { // what is too small is zero, before and after each sum
+					a, b := math.Float32frombits(x[i]>>half<<16), math.Float32frombits(y[i]>>half<<16)
+					v.setF(i, normal(fma(normal(a), normal(b), normal(v.f(i)))))
+				}
+			}
+			m.put(last, v, 16)
+		}
 	case "VCMPPS":
 		return func(m *machine) {
 			y, x, k := m.bits(ops[1], 16), m.bits(ops[2], 16), uint32(0)
@@ -451,6 +466,32 @@ func instruction(p *program, op string, ops []operand) func(m *machine) {
 			}
 			m.put(last, v, lanes)
 		}
+	case "VPROLD":
+		lanes, n := last.lanes(), ops[0].value
+		return func(m *machine) {
+			v := m.bits(ops[1], lanes)
+			for i := range lanes {
+				v[i] = bits.RotateLeft32(v[i], n)
+			}
+			m.put(last, v, lanes)
+		}
+	case "VPSRLQ":
+		return func(m *machine) {
+			v := m.bits(ops[1], 16)
+			for i := 0; i < 16; i += 2 {
+				q := (uint64(v[i]) | uint64(v[i+1])<<32) >> ops[0].value
+				v[i], v[i+1] = uint32(q), uint32(q>>32)
+			}
+			m.put(last, v, 16)
+		}
+	case "VPMOVQD":
+		return func(m *machine) {
+			x, v := m.v[ops[0].n], vreg{}
+			for i := range 8 {
+				v[i] = x[2*i]
+			}
+			m.put(last, v, 8)
+		}
 	case "VEXTRACTF64X4", "VEXTRACTF128":
 		lanes := last.lanes()
 		return func(m *machine) {
@@ -485,6 +526,16 @@ func instruction(p *program, op string, ops []operand) func(m *machine) {
 			x, v := m.bits(ops[0], 8), vreg{}
 			for i := range 8 {
 				v.setD(i, float64(x.f(i)))
+			}
+			m.put(last, v, 16)
+		}
+	case "VPMOVZXWD.Z":
+		return func(m *machine) {
+			var v vreg
+			for i := range v {
+				if m.k[ops[1].n]>>i&1 != 0 {
+					v[i] = uint32(*(*uint16)(unsafe.Add(m.address(ops[0]), 2*i)))
+				}
 			}
 			m.put(last, v, 16)
 		}
@@ -602,6 +653,14 @@ func compare(predicate int, x, y float32) bool {
 		return x > y
 	}
 	panic(fmt.Sprintf("simd: the interpreter has no predicate %#x", predicate))
+}
+
+// normal is x, or a zero of its sign where it is too small for a number of full precision.
+func normal(x float32) float32 {
+	if b := math.Float32bits(x); b&0x7f800000 == 0 {
+		return math.Float32frombits(b & (1 << 31))
+	}
+	return x
 }
 
 // fma is x·y + z rounded once. The product is exact in float64; the sum is rounded there to odd, after which rounding to float32 is

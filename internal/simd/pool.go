@@ -21,6 +21,7 @@ type Task interface {
 // where other programs have the processors, these last as long as a thread may go without one.
 type Pool struct {
 	family  Family
+	pairs   bool // products of bfloat16 are those of pairs: the processor has VDPBF16PS
 	threads int
 
 	// word is what is left to do: the number of the run in the upper half, the number of blocks not yet taken in the lower.
@@ -61,7 +62,7 @@ func NewPoolOf(family Family, threads int) *Pool {
 
 func newPool(threads int, family Family) *Pool {
 	threads = max(threads, 1)
-	p := &Pool{family: family, threads: threads, sleepers: make([]sleeper, threads-1)}
+	p := &Pool{family: family, pairs: family == AVX512 && hasPairs(), threads: threads, sleepers: make([]sleeper, threads-1)}
 	p.gemm.pool, p.gemv.pool = p, p
 	p.gemm.space = make([]space, threads)
 	p.caller.wake = make(chan struct{}, 1)

@@ -30,6 +30,14 @@ var tilesAVX512 = [...][2]tileFunc{
 	14: {tile14x16AVX512, tile14x32AVX512},
 }
 
+var tilesPairs = [...][2]tileFunc{
+	1:  {tile1x16AVX512BF16, tile1x32AVX512BF16},
+	2:  {tile2x16AVX512BF16, tile2x32AVX512BF16},
+	4:  {tile4x16AVX512BF16, tile4x32AVX512BF16},
+	8:  {tile8x16AVX512BF16, tile8x32AVX512BF16},
+	14: {tile14x16AVX512BF16, tile14x32AVX512BF16},
+}
+
 // tileRows is the number of rows of the next tile when rows are left.
 func tileRows(f Family, rows int) int {
 	switch f {

@@ -13,6 +13,7 @@ type isa struct {
 	bytes  int // of a vector register
 	wide   bool
 	regs   int
+	pairs  bool // products are those of pairs; see pairKernels
 }
 
 var (

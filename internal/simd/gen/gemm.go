@@ -34,10 +34,14 @@ func gemmKernels(a *asm) {
 
 // tile multiplies mr rows of A by nv vectors of columns of a panel that is two vectors wide.
 func tile(a *asm, mr, nv int) {
+	of := ""
+	if a.pairs {
+		of = " of pairs"
+	}
 	a.fn(fmt.Sprintf("tile%dx%d", mr, nv*a.lanes()),
 		"func(kc int, x *float32, rs, cs int, b, c *float32, ldc, flags int, bias *float32)",
-		fmt.Sprintf("computes %d rows and %d columns of C, rows ldc bytes apart: kc products of x, whose rows are rs and columns cs bytes apart, and of the panel b, %d columns wide.",
-			mr, nv*a.lanes(), 2*a.lanes()))
+		fmt.Sprintf("computes %d rows and %d columns of C, rows ldc bytes apart: kc products%s of x, whose rows are rs and columns cs bytes apart, and of the panel b, %d columns wide.",
+			mr, nv*a.lanes(), of, 2*a.lanes()))
 	kc, x, rs, cs, b, c, ldc := a.gp("kc"), a.gp("x"), a.gp("rs"), a.gp("cs"), a.gp("b"), a.gp("c"), a.gp("ldc")
 	acc := make([][]reg.VecVirtual, mr)
 	for i := range acc {

@@ -27,6 +27,7 @@ func main() {
 	}{
 		{"gemm_avx2", gemmKernels, avx2},
 		{"gemm_avx512", gemmKernels, avx512},
+		{"pairs_avx512", pairKernels, avx512bf16},
 		{"vector_avx2", vectorKernels, avx2},
 		{"vector_avx512", vectorKernels, avx512},
 		{"segments_avx2", segmentKernels, avx2},
@@ -64,7 +65,11 @@ func write(dir, name string, a *asm) []string {
 	must(pass.Compile.Execute(file))
 	text, err := printer.NewGoAsm(printer.Config{Argv: []string{"internal/simd/gen"}, Pkg: "simd"}).Print(file)
 	must(err)
-	must(os.WriteFile(filepath.Join(dir, name+"_amd64.s"), align(text), 0o644))
+	text = align(text)
+	if a.pairs {
+		text = dotProducts(text)
+	}
+	must(os.WriteFile(filepath.Join(dir, name+"_amd64.s"), text, 0o644))
 	var stubs []string
 	for _, f := range file.Functions() {
 		stubs = append(stubs, "// "+f.Doc[0]+"\n//\n//go:noescape\n"+f.Stub())

@@ -273,14 +273,10 @@ func (a *asm) maps() {
 // roundBF16 has its constants in registers: it is run over the operands of products, which should cost little more for it.
 func (a *asm) roundBF16() {
 	a.fn("roundBF16", "func(n int, x, y *float32)", "is y = x, rounded to bfloat16.")
-	one, half := a.load(a.constantBits(1), nil), a.load(a.constantBits(0x7fff), nil)
-	upper, quiet := a.load(a.constantBits(0xffff0000), nil), a.load(a.constantBits(0x400000), nil)
+	r := a.rounder()
 	n, p := a.gp("n"), a.ptrs("x", "y")
 	a.elementwise(n, p, 4, func(_ int, m func(int) operand.Mem, t *tail) {
-		x := a.load(m(0), t)
-		odd := a.and(a.right(x, 16), one)
-		rounded := a.addInt(a.addInt(x, half), odd)
-		a.store(a.and(a.choose(a.compare(x, unordered, x), a.or(x, quiet), rounded), upper), m(1), t)
+		a.store(a.round(r, a.load(m(0), t)), m(1), t)
 	})
 	a.ret()
 }
