@@ -143,7 +143,7 @@ func (s *serving) check() error {
 	s.opts.Shards = slices.Compact(s.opts.Shards)
 	for _, i := range s.opts.Shards {
 		if i < 0 || i >= n {
-			return fault.Config("job: there is no shard %d: ps.addresses has %d, which are numbered from 0", i, n)
+			return noShard(i, n)
 		}
 	}
 	if w := s.cfg.PS.Standby.Witness(n); w > 0 && slices.Contains(s.opts.Shards, 0) && slices.Contains(s.opts.Shards, w) {

@@ -46,7 +46,7 @@ shard 0 take one and continue.`,
   monolith ps scale job.yaml      # the running shards become those of the file
   monolith ps job.yaml --shard 1 --standby         # its second process
   monolith ps promote job.yaml --shard 1           # which takes over`,
-		Args:              exactly("a job file"),
+		Args:              orCommand(exactly("a job file")),
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := a.load(args[0], set)
@@ -109,6 +109,9 @@ A standby that lacks something is refused, with exit code 3. The caller needs th
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out.command = "ps promote"
+			if !cmd.Flags().Changed("shard") {
+				return &usageError{message: "--shard is missing: the index of the shard whose standby is to take over"}
+			}
 			cfg, err := a.load(args[0], set)
 			if err != nil {
 				return err
@@ -128,7 +131,7 @@ A standby that lacks something is refused, with exit code 3. The caller needs th
 		},
 	}
 	addSet(cmd, &set)
-	cmd.Flags().IntVar(&shard, "shard", -1, "`index` of the shard")
+	cmd.Flags().IntVar(&shard, "shard", 0, "`index` of the shard, from 0; there is no default")
 	return cmd
 }
 

@@ -102,16 +102,21 @@ func noOtherCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
+	return unknownCommand(cmd, args[0])
+}
+
+// unknownCommand is the error for what is no command of a group.
+func unknownCommand(cmd *cobra.Command, name string) *usageError {
 	var names []string
 	for _, c := range cmd.Commands() {
-		if slices.Contains(c.SuggestFor, args[0]) {
-			return &usageError{fmt.Sprintf("unknown command %q", args[0]), c.Name()}
+		if slices.Contains(c.SuggestFor, name) {
+			return &usageError{fmt.Sprintf("unknown command %q", name), c.Name()}
 		}
 		if c.IsAvailableCommand() {
 			names = append(names, c.Name())
 		}
 	}
-	return &usageError{fmt.Sprintf("unknown command %q", args[0]), nearest.Name(args[0], names)}
+	return &usageError{fmt.Sprintf("unknown command %q", name), nearest.Name(name, names)}
 }
 
 // exactly wants n arguments and names what is missing.
@@ -119,11 +124,33 @@ func exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < len(names):
-			return &usageError{message: fmt.Sprintf("%s needs %s: monolith %s", cmd.Name(), names[len(args)], cmd.Use)}
+			return &usageError{message: fmt.Sprintf("%s needs %s: %s", cmd.Name(), names[len(args)], usageOf(cmd))}
 		case len(args) > len(names):
-			return &usageError{message: fmt.Sprintf("%s does not know what to do with %q: monolith %s", cmd.Name(), args[len(names)], cmd.Use)}
+			return &usageError{message: fmt.Sprintf("%s does not know what to do with %q: %s", cmd.Name(), args[len(names)], usageOf(cmd))}
 		}
 		return nil
+	}
+}
+
+// usageOf is how a command is called, those before it included.
+func usageOf(cmd *cobra.Command) string {
+	if !cmd.HasParent() {
+		return cmd.Use
+	}
+	return cmd.Parent().CommandPath() + " " + cmd.Use
+}
+
+// orCommand is args for a command that has commands of its own: what is no job file, and nearly the name of one of those, is taken for a mistake in that.
+func orCommand(args cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, given []string) error {
+		if len(given) > 0 && !isJobFile(given[0]) {
+			if _, err := os.Stat(given[0]); err != nil {
+				if e := unknownCommand(cmd, given[0]); e.suggestion != "" {
+					return e
+				}
+			}
+		}
+		return args(cmd, given)
 	}
 }
 
