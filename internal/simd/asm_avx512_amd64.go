@@ -229,6 +229,11 @@ func addTanhGradAVX512(n int, y *float32, dy *float32, dx *float32)
 //go:noescape
 func roundBF16AVX512(n int, x *float32, y *float32)
 
+// keepAVX512 is factors[i] = 0 where the upper 53 bits of the number of SplitMix64 after z + i·golden are below limit, else keep; n is a multiple of 16.
+//
+//go:noescape
+func keepAVX512(n int, z int, limit int, keep float32, factors *float32)
+
 // sumRowsAVX512 adds rows of x, stride bytes apart, to sums, each column from above to below.
 //
 //go:noescape

@@ -164,6 +164,10 @@ func addTanhGradAVX512(n int, y *float32, dy *float32, dx *float32) {
 
 func roundBF16AVX512(n int, x *float32, y *float32) { interpret("roundBF16AVX512", n, x, y) }
 
+func keepAVX512(n int, z int, limit int, keep float32, factors *float32) {
+	interpret("keepAVX512", n, z, limit, keep, factors)
+}
+
 func sumRowsAVX512(rows int, columns int, x *float32, stride int, sums *float32) {
 	interpret("sumRowsAVX512", rows, columns, x, stride, sums)
 }

@@ -124,6 +124,10 @@ func roundBF16AVX2(n int, x *float32, y *float32) {
 	panic("simd: roundBF16AVX2 on a processor without it")
 }
 
+func keepAVX2(n int, z int, limit int, keep float32, factors *float32) {
+	panic("simd: keepAVX2 on a processor without it")
+}
+
 func sumRowsAVX2(rows int, columns int, x *float32, stride int, sums *float32) {
 	panic("simd: sumRowsAVX2 on a processor without it")
 }
@@ -598,6 +602,10 @@ func addTanhGradAVX512(n int, y *float32, dy *float32, dx *float32) {
 
 func roundBF16AVX512(n int, x *float32, y *float32) {
 	panic("simd: roundBF16AVX512 on a processor without it")
+}
+
+func keepAVX512(n int, z int, limit int, keep float32, factors *float32) {
+	panic("simd: keepAVX512 on a processor without it")
 }
 
 func sumRowsAVX512(rows int, columns int, x *float32, stride int, sums *float32) {

@@ -315,6 +315,17 @@ func instruction(p *program, op string, ops []operand) func(m *machine) {
 			m.put(last, x, 2*lanes)
 		}
 	}
+	if f, ok := quad[op]; ok {
+		lanes := last.lanes()
+		return func(m *machine) {
+			y, x := m.bits(ops[0], lanes), m.bits(ops[1], lanes)
+			for i := 0; i < lanes; i += 2 {
+				q := f(uint64(x[i])|uint64(x[i+1])<<32, uint64(y[i])|uint64(y[i+1])<<32)
+				x[i], x[i+1] = uint32(q), uint32(q>>32)
+			}
+			m.put(last, x, lanes)
+		}
+	}
 	if f, ok := doubleScalar[op]; ok {
 		return func(m *machine) {
 			y, x := m.bits(ops[0], 2), m.bits(ops[1], 4)
@@ -399,6 +410,14 @@ func instruction(p *program, op string, ops []operand) func(m *machine) {
 				}
 			}
 			m.put(last, v, lanes)
+		}
+	case "VPBROADCASTQ":
+		return func(m *machine) {
+			v := m.bits(ops[0], 2)
+			for i := range v {
+				v[i] = v[i%2]
+			}
+			m.put(last, v, 16)
 		}
 	case "VBROADCASTSS":
 		lanes := last.lanes()
@@ -605,6 +624,11 @@ var binary = map[string]func(x, y uint32) uint32{
 
 var scalar = map[string]func(x, y uint32) uint32{
 	"VADDSS": floats(plus), "VMULSS": floats(times), "VDIVSS": floats(over), "VMAXSS": floats(larger),
+}
+
+var quad = map[string]func(x, y uint64) uint64{
+	"VPADDQ": func(x, y uint64) uint64 { return x + y }, "VPSUBQ": func(x, y uint64) uint64 { return x - y },
+	"VPMULLQ": func(x, y uint64) uint64 { return x * y },
 }
 
 var double = map[string]func(x, y float64) float64{

@@ -758,6 +758,34 @@ func TestRoundBF16(t *testing.T) {
 	})
 }
 
+// TestKeep compares the factors of a dropout with SplitMix64 as it is published, one number after the other.
+func TestKeep(t *testing.T) {
+	eachActive(t, func(t *testing.T) {
+		rng := newRand(6)
+		for _, n := range append([]int{1000}, lengths...) {
+			for _, limit := range []uint64{0, 1, 1 << 50, 1 << 53 / 5, 1<<53 - 1, 1 << 53} {
+				seed, keep := rng.Uint64(), float32(1.25)
+				want := make([]float32, n)
+				for i, state := 0, seed; i < n; i++ {
+					state += 0x9e3779b97f4a7c15
+					z := state
+					z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9
+					z = (z ^ (z >> 27)) * 0x94d049bb133111eb
+					if z = z ^ (z >> 31); z>>11 >= limit {
+						want[i] = keep
+					}
+				}
+				got, check := guarded(n, n%7)
+				simd.Keep(got, seed+0x9e3779b97f4a7c15, limit, keep)
+				check(t, "factors")
+				if !sameBits(got, want) {
+					t.Fatalf("%d elements below %d: got %v, want %v", n, limit, got, want)
+				}
+			}
+		}
+	})
+}
+
 func TestConversions(t *testing.T) {
 	eachActive(t, func(t *testing.T) {
 		all := make([]uint16, 1<<16)

@@ -81,15 +81,8 @@ func (o *dropout) block(s *Session, n *node, p pass, from, to int) {
 		}
 		return
 	}
-	seed := param.Mix(s.seed, o.Salt)
-	// The comparison of factor in whole numbers, r < rate·2^53, and without a branch nobody could predict: the
-	// difference of two numbers below 2^63 has its highest bit set when it is negative, that is when r is below.
-	limit := uint64(math.Ceil(o.Rate * (1 << 53)))
-	keep := math.Float32bits(float32(1 / (1 - o.Rate)))
-	for i := range factors {
-		dropped := uint32((param.Mix(seed, uint64(from+i))>>11 - limit) >> 63)
-		factors[i] = math.Float32frombits(keep & (dropped - 1))
-	}
+	// The comparison of factor in whole numbers, r < rate·2^53. Keep counts as param.Mix does.
+	simd.Keep(factors, param.Mix(s.seed, o.Salt)+(uint64(from)+1)*param.MixStep, uint64(math.Ceil(o.Rate*(1<<53))), float32(1/(1-o.Rate)))
 	simd.Mul(s.vals[n.inputs[0]][from:to], factors, s.vals[n.id][from:to])
 }
 

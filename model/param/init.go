@@ -123,9 +123,12 @@ func Gauss(r uint64) float64 {
 	return math.Sqrt(-2*math.Log(u1)) * math.Cos(2*math.Pi*u2)
 }
 
+// MixStep is what [Mix] adds for each number of its second argument, the golden gamma of SplitMix64.
+const MixStep = 0x9e3779b97f4a7c15
+
 // Mix hashes two words into one; it is the one step of SplitMix64 after adding b times the golden gamma to a.
 func Mix(a, b uint64) uint64 {
-	z := a + (b+1)*0x9e3779b97f4a7c15
+	z := a + (b+1)*MixStep
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31

@@ -66,6 +66,7 @@ func vectorKernels(a *asm) {
 	a.axpy()
 	a.maps()
 	a.roundBF16()
+	a.keep()
 	a.sumRows()
 	a.normalisation()
 	a.moments()
