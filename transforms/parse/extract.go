@@ -33,6 +33,7 @@ type extractor struct {
 	// What columns that are made as a whole need.
 	mem      memory.Allocator
 	counting arrowx.Counting
+	lists    lists
 }
 
 func newExtractor(p *program, s sides) *extractor {

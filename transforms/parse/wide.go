@@ -12,7 +12,7 @@ import (
 // false, and adds nothing, when a row is bad or joins a side table: add reports which and why. It is called with no rows in x. What mem
 // gives need not be clear.
 func (x *extractor) addColumns(mem memory.Allocator, r *arrowRecord, n int) bool {
-	x.mem = mem
+	x.mem, x.lists = mem, lists{}
 	ok := len(x.p.joins) == 0
 	for i := 0; ok && i < len(x.p.features); i++ {
 		ok = x.addFeature(r, i, n)
@@ -92,15 +92,8 @@ func (f *feature) addPlain(o *output, col arrow.Array, n int, x *extractor) (fil
 			return 0, false
 		}
 		offsets := col.Offsets()[col.Data().Offset():][:n+1]
-		filled, longest := 0, int32(0)
-		for i, from := range offsets[:n] {
-			length := offsets[i+1] - from
-			longest = max(longest, length)
-			if length > 0 {
-				filled++
-			}
-		}
-		if filled < n && len(f.defaultFids) > 0 || f.max > 0 && int(longest) > f.max {
+		filled, longest := x.lists.of(offsets)
+		if filled < n && len(f.defaultFids) > 0 || f.max > 0 && longest > f.max {
 			return 0, false
 		}
 		// What lies before the first list belongs to rows that are left out: it is made nothing of, but keeps its place.
@@ -112,6 +105,29 @@ func (f *feature) addPlain(o *output, col arrow.Array, n int, x *extractor) (fil
 		return filled, true
 	}
 	return 0, false
+}
+
+// lists are the offsets of a block's column of lists, and what is known of them. Sources of columns of single values give all of them the same.
+type lists struct {
+	offsets         []int32
+	filled, longest int
+}
+
+// of returns how many lists are not empty and how long the longest is, which it looks for where the offsets are not those of the column before.
+func (l *lists) of(offsets []int32) (filled, longest int) {
+	if len(l.offsets) == len(offsets) && &l.offsets[0] == &offsets[0] {
+		return l.filled, l.longest
+	}
+	most := int32(0)
+	for i, to := range offsets[1:] {
+		length := to - offsets[i]
+		most = max(most, length)
+		if length > 0 {
+			filled++
+		}
+	}
+	*l = lists{offsets, filled, int(most)}
+	return filled, int(most)
 }
 
 // setWhole makes the column of n lists; it takes items over, and shares offsets.
@@ -135,7 +151,8 @@ func (f *feature) fidsFrom(mem memory.Allocator, xs []int64, from int) (arrow.Ar
 	ids := arrow.Int64Traits.CastFromBytes(buf.Bytes())
 	clear(ids[:from])
 	base, all := f.base, int64(0)
-	xs, ids = xs[from:], ids[from:]
+	xs = xs[from:]
+	ids = ids[from:][:len(xs)]
 	if f.hash {
 		for i, x := range xs {
 			ids[i] = base | int64(fid.HashInt(x))

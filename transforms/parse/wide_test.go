@@ -21,6 +21,7 @@ func TestWholeColumns(t *testing.T) {
 	schema := arrow.NewSchema([]arrow.Field{
 		{Name: "id", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
 		{Name: "ids", Type: arrow.ListOf(arrow.PrimitiveTypes.Int64), Nullable: true},
+		{Name: "others", Type: arrow.ListOf(arrow.PrimitiveTypes.Int64), Nullable: true}, // of other lengths
 		{Name: "price", Type: arrow.PrimitiveTypes.Float32, Nullable: true},
 		{Name: "click", Type: arrow.FixedWidthTypes.Boolean, Nullable: true},
 		{Name: pipeline.ColTime, Type: arrow.PrimitiveTypes.Int64},
@@ -32,6 +33,7 @@ func TestWholeColumns(t *testing.T) {
 			{Name: "hashed", Column: "id", Slot: 2, Hash: parse.HashInt, Default: "7"},
 			{Name: "ids", Slot: 3},
 			{Name: "few", Column: "ids", Slot: 4, Max: 2},
+			{Name: "others", Slot: 7, Max: 2},
 			{Name: "default", Column: "ids", Slot: 5, Default: "9", Type: parse.Int},
 			{Name: "price", Kind: parse.Dense, Default: "3"},
 			{Name: "bucket", Column: "price", Slot: 6, Type: parse.Float, Buckets: []float64{0, 1}},
@@ -65,6 +67,14 @@ func TestWholeColumns(t *testing.T) {
 				ids = []string{"1", "2"}
 			}
 			set("ids", "["+strings.Join(ids, ",")+"]")
+			others := make([]string, 1+rng.IntN(2))
+			if rng.IntN(20) == 0 {
+				others = others[:0]
+			}
+			for k := range others {
+				others[k] = fmt.Sprint(rng.Int64N(100))
+			}
+			set("others", "["+strings.Join(others, ",")+"]")
 			price := rng.Float64()
 			if bad && rng.IntN(8) == 0 {
 				price = -1

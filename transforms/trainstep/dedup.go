@@ -26,6 +26,8 @@ type dedup struct {
 	// entered counts the keys that were entered once more, all whether every key is in slots.
 	entered int
 	all     bool
+	// portable is set in tests: columns do not go through functions in assembly. Both ways give the same numbers.
+	portable bool
 }
 
 // span is what a column added: keys[from:to]. Its fids, also those that are keys of columns before it, are from low to high.
@@ -101,15 +103,28 @@ func (d *dedup) scan(dst []int32, fids []int64) (low, high int64) {
 	// Four places or more for each row: few distinct fids hash alike.
 	shift := uint8(64 - min(bits.Len(uint(4*len(fids)-1)), 16))
 	dst = dst[:len(fids)]
-	for i := len(fids) - 1; i >= 0; i-- {
-		f := fids[i]
+	done := 0
+	vector := d.vector()
+	if vector && len(fids) >= 4 {
+		done = len(fids) &^ 3
+		low, high = scanFids(&fids[0], done, uint64(shift), &dst[0])
+	}
+	for i, f := range fids[done:] {
 		low, high = min(low, f), max(high, f)
-		at := uint16(spread(f, shift))
-		dst[i] = int32(at)
-		d.firsts[at] = uint16(i)
+		dst[done+i] = int32(spread(f, shift))
+	}
+	if vector {
+		enterFirsts(&dst[0], len(dst), &d.firsts)
+		return low, high
+	}
+	for i, at := range slices.Backward(dst) {
+		d.firsts[uint16(at)] = uint16(i)
 	}
 	return low, high
 }
+
+// vector reports whether functions in assembly are used.
+func (d *dedup) vector() bool { return !d.portable && vectors() }
 
 // apart numbers the fids of a column that has been scanned and has none in common with those before. Whether a fid is new is no branch, which
 // the processor would guess wrong for every third: a row that is not the first of its fid has the number of that. Slots, which are empty, take
@@ -120,32 +135,64 @@ func (d *dedup) apart(dst []int32, fids []int64) {
 	counts := slices.Grow(d.counts, len(fids))[:next+len(fids)]
 	clear(counts[next:])
 	dst = dst[:len(fids)]
+	p := numbering{fids: fids, dst: dst, keys: keys, counts: counts, firsts: &d.firsts, next: next}
 	collided := false
-	for i, fid := range fids {
-		first := int(d.firsts[uint16(dst[i])])
-		keys[next], dst[i] = fid, int32(next)
-		n := dst[first]
-		if fids[first] != fid {
-			if !collided {
-				d.room(len(fids))
-				collided = true
-			}
-			at, mask := spread(fid, d.shift), uint64(len(d.slots)-1)
-			for d.slots[at] != 0 && keys[d.slots[at]-1] != fid {
-				at = (at + 1) & mask
-			}
-			if d.slots[at] == 0 {
-				d.slots[at] = uint32(next + 1)
-				first = i
-			}
-			n = int32(d.slots[at] - 1)
+	for d.number(&p); p.at < len(fids); d.number(&p) {
+		if !collided {
+			d.room(len(fids))
+			collided = true
 		}
+		fid := fids[p.at]
+		at, mask := spread(fid, d.shift), uint64(len(d.slots)-1)
+		for d.slots[at] != 0 && keys[d.slots[at]-1] != fid {
+			at = (at + 1) & mask
+		}
+		if d.slots[at] == 0 {
+			keys[p.next] = fid
+			p.next++
+			d.slots[at] = uint32(p.next)
+		}
+		n := d.slots[at] - 1
+		dst[p.at] = int32(n)
+		counts[n]++
+		p.at++
+	}
+	d.keys, d.counts = keys[:p.next], counts[:p.next]
+	d.empty()
+}
+
+// numbering is a column that is being numbered. Assembly knows its offsets.
+type numbering struct {
+	fids []int64
+	dst  []int32 // what each hashes to, numbers before at; as long as fids
+	// keys and counts are of all numbers, and have room for as many more as there are fids.
+	keys   []int64
+	counts []uint32
+	firsts *[1 << 16]uint16
+	at     int // fid that comes next
+	next   int // number that does
+}
+
+// number numbers fids from p.at on, up to the first that hashes like another, which p.at is then, or their end.
+func (d *dedup) number(p *numbering) {
+	if d.vector() {
+		numberFids(p)
+		return
+	}
+	fids, dst, keys, counts := p.fids, p.dst, p.keys, p.counts
+	i, next := p.at, p.next
+	for ; i < len(fids); i++ {
+		first := int(p.firsts[uint16(dst[i])])
+		if fids[first] != fids[i] {
+			break
+		}
+		keys[next], dst[i] = fids[i], int32(next)
+		n := dst[first]
 		dst[i] = n
 		counts[n]++
 		next += int(uint64(i-first-1) >> 63) // 1 where i is first
 	}
-	d.keys, d.counts = keys[:next], counts[:next]
-	d.empty()
+	p.at, p.next = i, next
 }
 
 // admit prepares slots for n fids from low to high: they hold every key that one of them may be equal to, and have room. Where there are
