@@ -96,7 +96,7 @@ func WriteFile(ctx context.Context, to FS, name string, b []byte) (err error) {
 func Copy(ctx context.Context, to io.Writer, from File, buf []byte, more func(n int64)) error {
 	for r := NewReader(from); ; {
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return Ended(ctx)
 		}
 		n, err := r.Read(buf)
 		if _, err := to.Write(buf[:n]); err != nil {

@@ -30,7 +30,7 @@ func (l Local) disk() Disk {
 // Open implements [FS].
 func (l Local) Open(ctx context.Context, name string) (File, error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, Ended(ctx)
 	}
 	return l.disk().Open(name)
 }
@@ -38,7 +38,7 @@ func (l Local) Open(ctx context.Context, name string) (File, error) {
 // Stat implements [FS]. It describes what a symbolic link leads to.
 func (l Local) Stat(ctx context.Context, name string) (Info, error) {
 	if ctx.Err() != nil {
-		return Info{}, context.Cause(ctx)
+		return Info{}, Ended(ctx)
 	}
 	return l.disk().Stat(name)
 }
@@ -46,7 +46,7 @@ func (l Local) Stat(ctx context.Context, name string) (Info, error) {
 // List implements [FS]; see [Disk].
 func (l Local) List(ctx context.Context, dir string) ([]Info, error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, Ended(ctx)
 	}
 	return l.disk().List(dir)
 }
@@ -54,7 +54,7 @@ func (l Local) List(ctx context.Context, dir string) ([]Info, error) {
 // Remove implements [FS].
 func (l Local) Remove(ctx context.Context, name string) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return Ended(ctx)
 	}
 	return l.disk().Remove(name)
 }
@@ -62,7 +62,7 @@ func (l Local) Remove(ctx context.Context, name string) error {
 // Create implements [FS].
 func (l Local) Create(ctx context.Context, name string) (Writer, error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, Ended(ctx)
 	}
 	w := &localWriter{disk: l.disk(), name: name, dir: filepath.Dir(name)}
 	for dir := w.dir; ; dir = filepath.Dir(dir) {
@@ -116,7 +116,7 @@ func (w *localWriter) finish(ctx context.Context) error {
 		return fs.ErrClosed
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return Ended(ctx)
 	}
 	err := w.f.Sync()
 	w.closed = true

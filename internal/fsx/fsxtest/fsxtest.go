@@ -188,6 +188,9 @@ func Test(t *testing.T, f fsx.FS, root string) {
 			if !errors.Is(err, reason) {
 				t.Errorf("call %d: %v, want the context's cause", i, err)
 			}
+			if fsx.Damage(err) {
+				t.Errorf("call %d: %v passes for damage of the file", i, err)
+			}
 		}
 		if err := w.Close(); err != nil {
 			t.Error(err)

@@ -57,7 +57,7 @@ func (f file) Close() error { return nil }
 // Stat implements [fsx.FS].
 func (m *Mem) Stat(ctx context.Context, name string) (fsx.Info, error) {
 	if ctx.Err() != nil {
-		return fsx.Info{}, context.Cause(ctx)
+		return fsx.Info{}, fsx.Ended(ctx)
 	}
 	name = filepath.Clean(name)
 	m.mu.Lock()
@@ -76,7 +76,7 @@ func (m *Mem) Stat(ctx context.Context, name string) (fsx.Info, error) {
 // List implements [fsx.FS].
 func (m *Mem) List(ctx context.Context, dir string) ([]fsx.Info, error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, fsx.Ended(ctx)
 	}
 	prefix := filepath.Clean(dir) + string(filepath.Separator)
 	if dir == "." || dir == "" {
@@ -110,7 +110,7 @@ func (m *Mem) List(ctx context.Context, dir string) ([]fsx.Info, error) {
 // Remove implements [fsx.FS].
 func (m *Mem) Remove(ctx context.Context, name string) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return fsx.Ended(ctx)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -124,7 +124,7 @@ func (m *Mem) Remove(ctx context.Context, name string) error {
 // Create implements [fsx.FS].
 func (m *Mem) Create(ctx context.Context, name string) (fsx.Writer, error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, fsx.Ended(ctx)
 	}
 	return &writer{m: m, name: filepath.Clean(name)}, nil
 }
@@ -142,7 +142,7 @@ func (w *writer) Commit(ctx context.Context) error {
 		return fs.ErrClosed
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return fsx.Ended(ctx)
 	}
 	w.done = true
 	w.m.mu.Lock()

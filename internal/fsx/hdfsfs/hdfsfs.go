@@ -67,10 +67,10 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	options.Addresses, options.User = addrs, o.User
 	options.NamenodeDialFunc, options.DatanodeDialFunc = c.dial, c.dial
-	stop := context.AfterFunc(ctx, func() { c.cancel(context.Cause(ctx)) })
+	stop := context.AfterFunc(ctx, func() { c.cancel(fsx.Ended(ctx)) })
 	c.client, err = hdfs.NewClient(options)
 	if !stop() {
-		return nil, errors.Join(context.Cause(ctx), err)
+		return nil, errors.Join(fsx.Ended(ctx), err)
 	}
 	if err != nil {
 		c.cancel(nil)
@@ -102,7 +102,7 @@ func addresses(host string, conf hadoopconf.HadoopConf) []string {
 // dial connects, for as long as the cluster is open.
 func (c *Cluster) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	if c.run.Err() != nil {
-		return nil, context.Cause(c.run)
+		return nil, fsx.Ended(c.run)
 	}
 	conn, err := c.o.Dial(ctx, network, addr)
 	if err != nil {
@@ -136,7 +136,7 @@ func at(name string) string { return path.Clean("/" + filepath.ToSlash(name)) }
 // fail says what failed, and what can be done about it.
 func (c *Cluster) fail(ctx context.Context, op, name string, err error) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return fsx.Ended(ctx)
 	}
 	var in *fs.PathError
 	for errors.As(err, &in) {
@@ -163,7 +163,7 @@ func infoOf(i fs.FileInfo) fsx.Info {
 // Open implements [fsx.FS].
 func (c *Cluster) Open(ctx context.Context, name string) (fsx.File, error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, fsx.Ended(ctx)
 	}
 	r, err := c.client.Open(at(name))
 	if err == nil && r.Stat().IsDir() {
@@ -218,7 +218,7 @@ func (f *file) Close() error {
 // Stat implements [fsx.FS].
 func (c *Cluster) Stat(ctx context.Context, name string) (fsx.Info, error) {
 	if ctx.Err() != nil {
-		return fsx.Info{}, context.Cause(ctx)
+		return fsx.Info{}, fsx.Ended(ctx)
 	}
 	i, err := c.client.Stat(at(name))
 	if err != nil {
@@ -251,7 +251,7 @@ func (c *Cluster) List(ctx context.Context, dir string) ([]fsx.Info, error) {
 // Remove implements [fsx.FS].
 func (c *Cluster) Remove(ctx context.Context, name string) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return fsx.Ended(ctx)
 	}
 	if err := c.client.Remove(at(name)); err != nil {
 		return c.fail(ctx, "remove", name, err)
@@ -262,7 +262,7 @@ func (c *Cluster) Remove(ctx context.Context, name string) error {
 // Create implements [fsx.FS].
 func (c *Cluster) Create(ctx context.Context, name string) (fsx.Writer, error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, fsx.Ended(ctx)
 	}
 	dir, base := path.Split(at(name))
 	if err := c.client.MkdirAll(dir, 0o755); err != nil {
@@ -304,7 +304,7 @@ func (w *writer) Commit(ctx context.Context) error {
 		return fs.ErrClosed
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return fsx.Ended(ctx)
 	}
 	err := w.w.Close()
 	for begin := time.Now(); hdfs.IsErrReplicating(err) && time.Since(begin) < replicating && ctx.Err() == nil; err = w.w.Close() {

@@ -106,10 +106,10 @@ func key(name string) string {
 // former has ended.
 func (b *Bucket) call(ctx context.Context) (run context.Context, cancel context.CancelCauseFunc, done func() error) {
 	run, cancel = context.WithCancelCause(b.run)
-	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	stop := context.AfterFunc(ctx, func() { cancel(fsx.Ended(ctx)) })
 	return run, cancel, func() error {
 		if !stop() {
-			return context.Cause(ctx)
+			return fsx.Ended(ctx)
 		}
 		return nil
 	}
@@ -146,7 +146,7 @@ func (b *Bucket) fail(op, name string, err error) error {
 // Open implements [fsx.FS]. The object is asked for at once and read on as long as it is read in order.
 func (b *Bucket) Open(ctx context.Context, name string) (fsx.File, error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, fsx.Ended(ctx)
 	}
 	if key(name) == "" {
 		return nil, b.fail("open", name, fs.ErrInvalid)
@@ -257,7 +257,7 @@ func (f *file) Close() error {
 // Stat implements [fsx.FS]. What lies below a name makes it a folder.
 func (b *Bucket) Stat(ctx context.Context, name string) (fsx.Info, error) {
 	if ctx.Err() != nil {
-		return fsx.Info{}, context.Cause(ctx)
+		return fsx.Info{}, fsx.Ended(ctx)
 	}
 	k := key(name)
 	run, cancel, done := b.call(ctx)
@@ -288,7 +288,7 @@ func (b *Bucket) Stat(ctx context.Context, name string) (fsx.Info, error) {
 // List implements [fsx.FS].
 func (b *Bucket) List(ctx context.Context, dir string) ([]fsx.Info, error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, fsx.Ended(ctx)
 	}
 	prefix := key(dir)
 	if prefix != "" {
@@ -320,7 +320,7 @@ func (b *Bucket) List(ctx context.Context, dir string) ([]fsx.Info, error) {
 // Remove implements [fsx.FS].
 func (b *Bucket) Remove(ctx context.Context, name string) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return fsx.Ended(ctx)
 	}
 	run, cancel, done := b.call(ctx)
 	defer cancel(nil)
@@ -344,7 +344,7 @@ func (b *Bucket) Remove(ctx context.Context, name string) error {
 // written, and those that a writer of the same name has left which was killed are removed.
 func (b *Bucket) Create(ctx context.Context, name string) (fsx.Writer, error) {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, fsx.Ended(ctx)
 	}
 	if key(name) == "" {
 		return nil, b.fail("create", name, fs.ErrInvalid)
@@ -416,7 +416,7 @@ func (w *writer) Commit(ctx context.Context) error {
 		return fs.ErrClosed
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return fsx.Ended(ctx)
 	}
 	run, cancel, done := w.b.call(ctx)
 	defer cancel(nil)
