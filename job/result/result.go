@@ -68,6 +68,27 @@ func (m Scores) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
+// UnmarshalJSON reads null as what is not a number.
+func (m *Scores) UnmarshalJSON(b []byte) error {
+	var in map[string]*float64
+	if err := json.Unmarshal(b, &in); err != nil {
+		return err
+	}
+	if in == nil {
+		*m = nil
+		return nil
+	}
+	*m = make(Scores, len(in))
+	for k, v := range in {
+		if v == nil {
+			(*m)[k] = math.NaN()
+		} else {
+			(*m)[k] = *v
+		}
+	}
+	return nil
+}
+
 // SplitScore takes the name of a score apart: "click.auc" is the auc of head click, "auc" that of a job without heads.
 func SplitScore(name string) (head, metric string) {
 	if i := strings.LastIndexByte(name, '.'); i >= 0 {
