@@ -109,7 +109,7 @@ func (a *attention) Build(in component.ModelInputs) (model.Model, error) {
 	history := b.SparseFeature(model.Feature{Name: "history"}, items)
 	pooled := func(f graph.Sparse) graph.Node { return b.Pool(graph.Pooled{X: b.Lookup(f, "vec"), By: graph.Sum}) }
 	now := pooled(item)
-	before := layer.Attention(b, "attention", now, b.Lookup(history, "vec"), history, layer.AttentionConfig{Hidden: 8, Rule: rule})
+	before := layer.Attention(b, "attention", now, b.Lookup(history, "vec"), history, layer.AttentionConfig{Hidden: []int{8}, Rule: rule})
 	x := b.Own(capped(6), nil, layer.MLP(b, "deep", b.Concat(pooled(user), now, before), layer.MLPConfig{Hidden: []int{a.Hidden}, Rule: rule}))
 	var heads []graph.Output
 	for _, h := range in.Heads {

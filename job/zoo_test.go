@@ -1,12 +1,16 @@
 package job_test
 
 import (
+	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/job/components"
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/zoo"
 )
 
@@ -112,6 +116,57 @@ func TestDefaultsAreTheZoos(t *testing.T) {
 		}
 		if got.String() != want.String() {
 			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+// TestRulesOfBlocks: what a block says of its tensors is in the model, under its own tensors alone; what is none of it is named with its place.
+func TestRulesOfBlocks(t *testing.T) {
+	t.Parallel()
+	decode := func(of string) (*job.Config, error) {
+		return job.Decode([]byte(`
+version: 1
+source: {synthetic: {examples: 1000}}
+parse: {features: [{name: user, slot: 1}, {name: item, slot: 2}], label: click}
+model:
+  graph:
+    dim: 4
+    dense_l2: 0.5
+    blocks:
+      - {name: vectors, kind: embedding}
+      - {name: deep, kind: {dense: 3}, inputs: [vectors], `+of+`}
+      - {name: out, kind: {dense: 1}, inputs: [deep]}
+    heads: [out]
+`), "rules.yaml", job.LoadOptions{})
+	}
+	c, err := decode("optimizer: {sgd: {lr: 0.25}}, l2: 0.125, init: {he_uniform: 2}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := job.BuildModel(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, d := range m.Layout().Dense {
+		got[d.Name] = fmt.Sprint(d.Optimizer, " ", d.L2, " ", d.Init)
+	}
+	bound := 2 * float64(float32(math.Sqrt(6./8)))
+	if want := fmt.Sprint("sgd(lr=0.25) 0.125 ", param.Uniform(float32(-bound), float32(bound))); got["deep.weight"] != want {
+		t.Errorf("deep.weight is %s, want %s", got["deep.weight"], want)
+	}
+	if want := fmt.Sprint(optim.Adam{LR: 0.001}, " 0.5 ", param.GlorotUniform(3, 1)); got["out.weight"] != want {
+		t.Errorf("out.weight is %s, want %s", got["out.weight"], want)
+	}
+	for of, want := range map[string]string{
+		"optimiser: sgd":                `model.graph.blocks[1].optimiser: unknown key; did you mean "optimizer"?`,
+		"optimizer: sdg":                `model.graph.blocks[1].optimizer: "sdg" is none of`,
+		"l2: -1":                        `model.graph.blocks[1].l2: `,
+		"init: {he_uniform: 0}":         `model.graph.blocks[1].init.he_uniform: `,
+		"init: {normal: 1, uniform: 1}": `model.graph.blocks[1].init: `,
+	} {
+		if _, err := decode(of); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", of, err, want)
 		}
 	}
 }

@@ -98,7 +98,7 @@ func (w *watch) Build(in component.ModelInputs) (model.Model, error) {
 		one(feature, others)
 	}
 	price := b.DenseFeature(model.Feature{Name: "price", Kind: model.Dense, Dim: 1})
-	seen := layer.Attention(b, "attention.history", category, b.Lookup(history, "vec"), history, layer.AttentionConfig{Hidden: w.Attention, Rule: rule})
+	seen := layer.Attention(b, "attention.history", category, b.Lookup(history, "vec"), history, layer.AttentionConfig{Hidden: []int{w.Attention}, Rule: rule})
 	bottom := layer.MLP(b, "deep", b.Concat(append(parts, seen, price)...), layer.MLPConfig{Hidden: w.Hidden, Rule: rule})
 
 	var heads []graph.Output

@@ -82,7 +82,10 @@ func EveryOperator(t testing.TB) *graph.Graph {
 	mixed := b.SelfAttention(three, b.Scale(three, b.Sums(three, 2)), b.LayerNorm(three, graph.LayerNorm{Name: "vectors", Dim: 2, Epsilon: 0.1, Optimizer: optim.SGD{LR: 1}}), 2, 2)
 	lengths := tensor("lengths", 6)
 	pairs := b.Concat(b.FieldDots(mixed, 1), b.HardConcrete(mixed, tensor("gates", 3), graph.HardConcrete{L0: 1, High: 1.5, Low: -0.25, StraightThrough: true}), b.Razor(mixed, tensor("razor", 3, 3), []int{0, 1, 2}, 0.5, 1), b.RowProduct(b.Transpose(mixed, 3, 1), b.StopGradient(b.Affine(three, -0.5, 0.25)), 3), b.Transpose(three, 1, 3), b.Unit(b.PReLU(three, tensor("slope", 6)), 3), b.PairProducts(mixed, three, 2), b.PairDots(mixed, 2), b.BiInteraction(mixed, 2), b.Fold(mixed, 2), b.Means(three, 3), b.TopGates(three, 2, 1, mixed), b.KernelNorm(b.KernelNorm(three, tensor("kernel", 3, 6), &lengths), tensor("columns", 2, 6), nil))
-	last := []graph.Node{sequences, pairs, b.Both(b.Softmax(pairs), pairs), b.Columns(mixed, 1, 4)}
+	last := []graph.Node{
+		sequences, pairs, b.Both(b.Softmax(pairs), pairs), b.Columns(mixed, 1, 4), b.Max(mixed, three, b.Affine(three, -1, 0)),
+		pool(graph.Sum, b.RowProduct(b.Columns(seen, 0, 2), b.Columns(late, 1, 3), 2)),
+	}
 	for _, f := range graph.Functions() {
 		last = append(last, b.Apply(f, b.Columns(mixed, 1, 4)))
 	}

@@ -168,6 +168,7 @@ func operators() map[string]func(*lowering, *node) Value {
 		"stop_gradient": func(l *lowering, n *node) Value { return l.input(n, 0) },
 		"add":           (*lowering).add,
 		"mul":           func(l *lowering, n *node) Value { return l.Op(Mul, l.input(n, 0), l.input(n, 1)) },
+		"max":           (*lowering).max,
 		"concat":        (*lowering).concat,
 		"row_sum":       func(l *lowering, n *node) Value { return l.Sum(l.input(n, 0), 1) },
 		"embed_numbers": (*lowering).embedNumbers,

@@ -205,7 +205,7 @@ func TestLayerOptions(t *testing.T) {
 	table := b.Table(param.Table{Name: "ids", Segments: []param.Segment{{Name: "vec", Dim: 4, Optimizer: optim.SGD{LR: 1}}}})
 	item, history := b.SparseFeature(model.Feature{Name: "item"}, table), b.SparseFeature(model.Feature{Name: "history"}, table)
 	query := b.Pool(graph.Pooled{X: b.Lookup(item, "vec"), By: graph.Sum})
-	each := layer.Attention(b, "attention", query, b.Lookup(history, "vec"), history, layer.AttentionConfig{Hidden: 3, Each: true, Rule: rule})
+	each := layer.Attention(b, "attention", query, b.Lookup(history, "vec"), history, layer.AttentionConfig{Hidden: []int{3}, Each: true, Rule: rule})
 	x := b.Concat(query, b.Pool(graph.Pooled{X: each, By: graph.Max}))
 	x = b.Concat(x, layer.SelfAttention(b, "plain", x, 4, layer.SelfAttentionConfig{Layers: 2, Plain: true}))
 	x = layer.CrossVector(b, "cross", x, layer.CrossConfig{Layers: 1, Dropout: 0.5, Rule: rule})

@@ -164,6 +164,14 @@ func (l *lowering) add(n *node) Value {
 	return y
 }
 
+func (l *lowering) max(n *node) Value {
+	y := l.input(n, 0)
+	for i := range n.Inputs[1:] {
+		y = l.Op(Max, y, l.input(n, i+1))
+	}
+	return y
+}
+
 // prelu is relu(x) - a∘relu(-x).
 func (l *lowering) prelu(n *node) Value {
 	x := l.input(n, 0)

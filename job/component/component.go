@@ -247,6 +247,55 @@ func (e *EmbeddingInit) Init() param.Init {
 	return param.Zeros()
 }
 
+// WeightInit is exactly one distribution of the initial values of a layer's weights, which lead from n numbers to m.
+type WeightInit struct {
+	// GlorotUniform draws from minus to plus this times √(6/(n+m)), with 1 as layers do that say nothing.
+	GlorotUniform *float64 `yaml:"glorot_uniform" above:"0"`
+	// GlorotNormal draws from the normal distribution with mean 0, cut at two standard deviations, of the standard deviation this times √(2/(n+m)).
+	GlorotNormal *float64 `yaml:"glorot_normal" above:"0"`
+	// HeUniform draws from minus to plus this times √(6/n), for relu.
+	HeUniform *float64 `yaml:"he_uniform" above:"0"`
+	// HeNormal draws from the normal distribution with mean 0, cut at two standard deviations, of the standard deviation this times √(2/n).
+	HeNormal *float64 `yaml:"he_normal" above:"0"`
+	// Uniform draws from minus this to this.
+	Uniform *float64 `yaml:"uniform" above:"0"`
+	// Normal draws from the normal distribution with mean 0 and this standard deviation.
+	Normal *float64 `yaml:"normal" above:"0"`
+	// Constant gives every weight this value.
+	Constant *float64 `yaml:"constant"`
+}
+
+// OneOf implements conf.Choice.
+func (*WeightInit) OneOf() {}
+
+// Init is the chosen distribution.
+func (w *WeightInit) Init(fanIn, fanOut int) param.Init {
+	times := func(gain float64, of param.Init) param.Init {
+		of.A, of.B = float32(gain*float64(of.A)), float32(gain*float64(of.B))
+		return of
+	}
+	switch {
+	case w.GlorotNormal != nil:
+		return times(*w.GlorotNormal, param.GlorotNormal(fanIn, fanOut))
+	case w.HeUniform != nil:
+		return times(*w.HeUniform, param.HeUniform(fanIn, fanOut))
+	case w.HeNormal != nil:
+		return times(*w.HeNormal, param.HeNormal(fanIn, fanOut))
+	case w.Uniform != nil:
+		return times(*w.Uniform, param.Uniform(-1, 1))
+	case w.Normal != nil:
+		return times(*w.Normal, param.Normal(0, 1))
+	case w.Constant != nil:
+		return param.Constant(float32(*w.Constant))
+	case w.GlorotUniform != nil:
+		return times(*w.GlorotUniform, param.GlorotUniform(fanIn, fanOut))
+	}
+	return param.GlorotUniform(fanIn, fanOut)
+}
+
+// BlockOptimizer is exactly one update rule. Short form: the name alone, as in `optimizer: sgd`.
+type BlockOptimizer struct{ conf.Pick[OptimizerConfig] }
+
 // Stage is a stage between parse and batch, in training and evaluation.
 type Stage struct {
 	Name, Doc string

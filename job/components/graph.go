@@ -46,6 +46,27 @@ type Block struct {
 	// Inputs are the blocks whose values it takes, in the order that the kind wants; most kinds take any number, side by side. A block with a value for each task has
 	// NAME.TASK. Kinds that read features take none.
 	Inputs []string `yaml:"inputs"`
+	// Optimizer is the rule of the block's tensors. Default: optimizer.dense.
+	Optimizer *component.BlockOptimizer `yaml:"optimizer"`
+	// L2 adds L2·w to the gradient of each of the block's weights, biases left out. Default: dense_l2.
+	L2 *float64 `yaml:"l2" min:"0"`
+	// Init is how the block's weights begin. Default: {glorot_uniform: 1}.
+	Init *component.WeightInit `yaml:"init"`
+}
+
+// rule is what the block says of its tensors.
+func (b *Block) rule() (r blocks.Rule) {
+	if b.Optimizer != nil && b.Optimizer.Value() != nil {
+		r.Optimizer = b.Optimizer.Value().Rule()
+	}
+	if b.L2 != nil {
+		l2 := float32(*b.L2)
+		r.L2 = &l2
+	}
+	if b.Init != nil {
+		r.Init = b.Init.Init
+	}
+	return r
 }
 
 // HeadInput is what a head learns through. Short form: the block alone, where there is one head.
@@ -117,7 +138,7 @@ func (m *Graph) CheckInputs(in []component.Input, heads []component.Head, report
 func (m *Graph) compose(in component.ModelInputs) (*graph.Graph, error) {
 	c := blocks.Config{Config: config(in, &m.Embedding, &m.Regularisation)}
 	for _, b := range m.Blocks {
-		c.Blocks = append(c.Blocks, blocks.Block{Name: b.Name, Kind: b.Kind.Value(), KindName: b.Kind.Name(), Inputs: b.Inputs})
+		c.Blocks = append(c.Blocks, blocks.Block{Name: b.Name, Kind: b.Kind.Value(), KindName: b.Kind.Name(), Inputs: b.Inputs, Rule: b.rule()})
 	}
 	for _, h := range m.Heads {
 		c.Outputs = append(c.Outputs, blocks.Output{Head: h.Name, Input: h.Input})

@@ -135,13 +135,14 @@ func schema(set component.Set) *conf.Schema {
 		Reserved: []string{"MONOLITH_DATA", "MONOLITH_REQUIRE"},
 		Words:    map[string][]string{"activations": layer.Activations(), "losses": names(set.Losses, func(l loss.Loss) string { return l.Name }), "metrics": names(set.Metrics, func(m metric.Metric) string { return m.Name })},
 		Alternatives: map[reflect.Type][]conf.Alternative{
-			reflect.TypeFor[Source]():              alternatives(set.Sources, func(s component.Source) (string, string, any) { return s.Name, s.Doc, s.New() }),
-			reflect.TypeFor[Stage]():               alternatives(set.Stages, func(s component.Stage) (string, string, any) { return s.Name, s.Doc, s.New() }),
-			reflect.TypeFor[Model]():               alternatives(set.Models, func(m component.Model) (string, string, any) { return m.Name, m.Doc, m.New() }),
-			reflect.TypeFor[component.BlockKind](): alternatives(set.Blocks, func(b blocks.Listed) (string, string, any) { return b.Name, b.Doc, b.New() }),
-			reflect.TypeFor[Optimizer]():           alternatives(set.Optimizers, func(o component.Optimizer) (string, string, any) { return o.Name, o.Doc, o.New() }),
-			reflect.TypeFor[DeadLetter]():          alternatives(set.DeadLetters, func(d component.DeadLetter) (string, string, any) { return d.Name, d.Doc, d.New() }),
-			reflect.TypeFor[OutputTo]():            alternatives(set.Sinks, func(s component.Sink) (string, string, any) { return s.Name, s.Doc, s.New() }),
+			reflect.TypeFor[Source]():                   alternatives(set.Sources, func(s component.Source) (string, string, any) { return s.Name, s.Doc, s.New() }),
+			reflect.TypeFor[Stage]():                    alternatives(set.Stages, func(s component.Stage) (string, string, any) { return s.Name, s.Doc, s.New() }),
+			reflect.TypeFor[Model]():                    alternatives(set.Models, func(m component.Model) (string, string, any) { return m.Name, m.Doc, m.New() }),
+			reflect.TypeFor[component.BlockKind]():      alternatives(set.Blocks, func(b blocks.Listed) (string, string, any) { return b.Name, b.Doc, b.New() }),
+			reflect.TypeFor[Optimizer]():                alternatives(set.Optimizers, func(o component.Optimizer) (string, string, any) { return o.Name, o.Doc, o.New() }),
+			reflect.TypeFor[component.BlockOptimizer](): alternatives(set.Optimizers, func(o component.Optimizer) (string, string, any) { return o.Name, o.Doc, o.New() }),
+			reflect.TypeFor[DeadLetter]():               alternatives(set.DeadLetters, func(d component.DeadLetter) (string, string, any) { return d.Name, d.Doc, d.New() }),
+			reflect.TypeFor[OutputTo]():                 alternatives(set.Sinks, func(s component.Sink) (string, string, any) { return s.Name, s.Doc, s.New() }),
 		},
 	})
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/layer"
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/zoo"
 )
 
@@ -37,6 +39,33 @@ type Block struct {
 	KindName string
 	// Inputs name blocks whose values it takes, in the order that the kind wants; BLOCK.OUTPUT is one value of a block that has several.
 	Inputs []string
+	// Rule is that of its tensors. What is zero of it is the model's: DenseOptimizer, and matrices that begin by the Glorot distribution; L2 nil: DenseL2.
+	Rule Rule
+}
+
+// Rule is how the tensors of a block are updated and begin, where that is not as in the rest of the model.
+type Rule struct {
+	// Optimizer updates them.
+	Optimizer optim.Optimizer
+	// L2 adds L2·w to the gradients of weight matrices.
+	L2 *float32
+	// Init is how weight matrices begin that lead from so many numbers to so many.
+	Init func(fanIn, fanOut int) param.Init
+}
+
+// own reports whether anything is said.
+func (r *Rule) own() bool { return r.Optimizer != nil || r.L2 != nil || r.Init != nil }
+
+// layer is the rule with the model's for what is not said.
+func (r *Rule) layer(cfg *zoo.Config) layer.Rule {
+	out := layer.Rule{Optimizer: cfg.DenseOptimizer, L2: cfg.DenseL2, Init: r.Init}
+	if r.Optimizer != nil {
+		out.Optimizer = r.Optimizer
+	}
+	if r.L2 != nil {
+		out.L2 = *r.L2
+	}
+	return out
 }
 
 // Output is the value of a head.
@@ -419,7 +448,7 @@ func (m *making) segments(t zoo.Table) (has zoo.Segments) {
 // block builds one block, of values that are there.
 func (m *making) block(i int) {
 	block := m.cfg.Blocks[i]
-	s := &Site{Builder: m.b, Name: block.Name, Rule: layer.Rule{Optimizer: m.cfg.DenseOptimizer, L2: m.cfg.DenseL2}, m: m}
+	s := &Site{Builder: m.b, Name: block.Name, Rule: block.Rule.layer(&m.cfg.Config), m: m}
 	for _, r := range m.refs[i] {
 		if m.values[r.block] == nil {
 			return
@@ -431,8 +460,11 @@ func (m *making) block(i int) {
 	if len(m.faults) > before {
 		return
 	}
-	known := len(m.b.Faults())
+	known, tensors := len(m.b.Faults()), m.b.NumTensors()
 	values := block.Kind.Build(s)
+	if block.Rule.own() && m.b.NumTensors() == tensors && len(s.faults) == 0 && len(m.b.Faults()) == known {
+		m.fault(at(i, "name"), "is %q, a block of kind %s without tensors of its own, which optimizer, l2 and init would be of; leave them out (rows of features have theirs in tables)", block.Name, block.KindName)
+	}
 	for _, text := range s.faults {
 		m.fault(at(i, "kind"), "of block %q: %s", block.Name, text)
 	}

@@ -17,6 +17,8 @@ import (
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/graph/graphtest"
 	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/zoo"
 )
 
@@ -98,17 +100,20 @@ func TestKindsFollowReference(t *testing.T) {
 		"numbers":        {block("k", &blocks.Concat{}, "age")},
 		"number_vectors": {block("k", &blocks.Fold{}, "price")},
 		"linear":         {block("k", &blocks.Concat{}, "first")},
-		"dense":          {block("k", &blocks.Dense{Units: 3, Activation: "gelu"}, "x", "first")},
+		"dense":          {block("d", &blocks.Dense{Units: 3, Activation: "gelu"}, "x", "first"), block("e", &blocks.Dense{Units: 3, KernelNorm: true, Activation: "tanh"}, "x"), block("f", &blocks.Dense{Units: 3, NoBias: true, KernelNorm: true, KernelNormFixed: true}, "x"), block("g", &blocks.Dense{Units: 3, NoBias: true}, "x"), block("k", &blocks.Concat{}, "d", "e", "f", "g")},
+		"bias":           {block("b", &blocks.Bias{Value: 0.5}, "seen"), block("p", &blocks.Pool{}, "b"), block("c", &blocks.Concat{}, "p", "v"), block("d", &blocks.Bias{}, "c"), block("k", &blocks.Dots{}, "d")},
 		"mlp":            {block("k", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{4, 3}, BatchNorm: true, NormDecay: 0.99, NormMaxScale: 1.001, NormMaxShift: 0.001, Dropout: 0.2}, Out: 2}, "x", "n"), block("n", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{3}, KernelNorm: true, KernelNormFixed: true, NoBias: true}}, "o"), block("o", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{3}, NoBias: true}}, "x")},
 		"first":          {block("f", &blocks.First{Count: 2}, "seen"), block("k", &blocks.Fold{}, "f")},
 		"residual":       {block("k", &blocks.Residual{Units: 2, Layers: blocks.Layers{Hidden: []int{4, 3}, Activation: "prelu"}}, "x", "first")},
-		"columns":        {block("c", &blocks.Columns{From: 1, To: 3}, "x"), block("k", &blocks.Columns{To: 2}, "c")},
+		"columns":        {block("c", &blocks.Columns{From: 1, To: 3}, "x"), block("e", &blocks.Columns{From: 1, To: 3}, "seen"), block("p", &blocks.Pool{}, "e"), block("k", &blocks.Sum{}, "c", "p")},
 		"activation":     {block("d", &blocks.Dense{Units: 3}, "seen"), block("s", &blocks.Activation{Function: "prelu"}, "d"), block("p", &blocks.Pool{By: "mean"}, "s"), block("k", &blocks.Activation{Function: "softmax"}, "p")},
 		"layer_norm":     {block("n", &blocks.LayerNorm{Each: "vector"}, "v"), block("k", &blocks.LayerNorm{}, "n")},
 		"batch_norm":     {block("n", &blocks.BatchNorm{Decay: 0.9, Epsilon: 1e-5, Scale: true, Center: true, Moving: 0.5}, "x"), block("k", &blocks.BatchNorm{Decay: 0.99, Epsilon: 1e-3, MaxScale: 1.001, MaxShift: 0.001}, "n")},
 		"dropout":        {block("k", &blocks.Dropout{Rate: 0.3}, "x")},
 		"concat":         {block("k", &blocks.Concat{}, "v", "first")},
 		"sum":            {block("d", &blocks.Dense{Units: 4}, "x"), block("k", &blocks.Sum{}, "recent", "price", "d")},
+		"mean":           {block("d", &blocks.Dense{Units: 4}, "x"), block("e", &blocks.Dense{Units: 4}, "seen"), block("m", &blocks.Mean{}, "e", "seen"), block("p", &blocks.Pool{}, "m"), block("k", &blocks.Mean{}, "p", "price", "d")},
+		"max":            {block("d", &blocks.Dense{Units: 4}, "x"), block("e", &blocks.Dense{Units: 4}, "seen"), block("m", &blocks.Max{}, "e", "seen"), block("p", &blocks.Pool{}, "m"), block("k", &blocks.Max{}, "p", "price", "d")},
 		"product":        {block("d", &blocks.Dense{Units: 4}, "x"), block("k", &blocks.Product{}, "recent", "price", "d")},
 		"scale":          {block("k", &blocks.Scale{Factor: 2}, "first")},
 		"stop_gradient":  {block("s", &blocks.StopGradient{}, "recent"), block("k", &blocks.Product{}, "s", "price")},
@@ -117,19 +122,20 @@ func TestKindsFollowReference(t *testing.T) {
 		"bi_interaction": {block("k", &blocks.BiInteraction{}, "v")},
 		"dots":           {block("k", &blocks.Dots{}, "pair", "recent")},
 		"pair_attention": {block("k", &blocks.PairAttention{Hidden: 3}, "v")},
-		"cross":          {block("s", &blocks.Activation{Function: "sigmoid"}, "recent"), block("c", &blocks.Cross{Layers: 2}, "s"), block("m", &blocks.Cross{Layers: 2, Rank: 2, Experts: 2}, "c"), block("n", &blocks.Cross{Layers: 1, Weights: "vector", Dropout: 0.3}, "m"), block("o", &blocks.Cross{Layers: 1, Dropout: 0.2}, "n"), block("k", &blocks.Cross{Layers: 1, Rank: 1, Experts: 1, Dropout: 0.2}, "o")},
-		"cin":            {block("k", &blocks.CIN{Maps: []int{3, 2}}, "v")},
-		"senet":          {block("s", &blocks.SENet{Reduction: 2}, "v"), block("k", &blocks.Dots{}, "s")},
+		"cross":          {block("s", &blocks.Activation{Function: "sigmoid"}, "recent"), block("c", &blocks.Cross{Layers: 2}, "s"), block("m", &blocks.Cross{Layers: 2, Rank: 2, Experts: 2}, "c"), block("n", &blocks.Cross{Layers: 1, Weights: "vector", Dropout: 0.3}, "m"), block("o", &blocks.Cross{Layers: 1, Dropout: 0.2}, "n"), block("p", &blocks.Cross{Layers: 1, Rank: 1, Experts: 1, Dropout: 0.2}, "o"), block("q", &blocks.Cross{Layers: 1, Rank: 2, Experts: 2, KernelNorm: true}, "s"), block("r", &blocks.Cross{Layers: 1, KernelNorm: true, KernelNormFixed: true}, "s"), block("t", &blocks.Cross{Layers: 1, Weights: "vector", KernelNorm: true}, "s"), block("k", &blocks.Concat{}, "p", "q", "r", "t")},
+		"cin":            {block("c", &blocks.CIN{Maps: []int{3, 2}}, "v"), block("d", &blocks.CIN{Maps: []int{2, 2}, Activation: "tanh"}, "v"), block("k", &blocks.Concat{}, "c", "d")},
+		"senet":          {block("s", &blocks.SENet{Reduction: 2}, "v"), block("t", &blocks.SENet{Reduction: 2, Activation: "sigmoid"}, "s"), block("k", &blocks.Dots{}, "t")},
 		"razor":          {block("r", &blocks.Razor{Space: []int{0, 1, 4}, Temperature: 0.5}, "v"), block("k", &blocks.Razor{Temperature: 1}, "r")},
+		"feature_gates":  {block("g", &blocks.FeatureGates{GateHigh: 1.5, GateLow: -0.25, GateTemperature: 0.75}, "pair", "tags8"), block("h", &blocks.FeatureGates{}, "g"), block("tags8", &blocks.Dense{Units: 4}, "tags"), block("k", &blocks.Dots{}, "h")},
 		"bilinear":       {block("k", &blocks.Bilinear{}, "pair", "recent")},
 		"self_attention": {block("p", &blocks.SelfAttention{Layers: 2, Plain: true}, "v"), block("k", &blocks.SelfAttention{Layers: 2, Heads: 2, Width: 4}, "p")},
 		"fold":           {block("k", &blocks.Fold{}, "v")},
 		"mask":           {block("k", &blocks.Mask{Units: 3}, "v", "age")},
 		"fusion":         {block("k", &blocks.Fusion{Heads: 2}, "pair", "recent")},
-		"group_int":      {block("g", &blocks.GroupInt{}, "pair", "price"), block("d", &blocks.GroupInt{Dot: true}, "pair", "v"), block("k", &blocks.Concat{}, "g", "d")},
-		"all_int":        {block("k", &blocks.AllInt{Sums: 2}, "v")},
+		"group_int":      {block("g", &blocks.GroupInt{}, "pair", "price"), block("d", &blocks.GroupInt{Dot: true}, "pair", "v"), block("a", &blocks.GroupInt{Attention: true, Hidden: []int{3, 2}, Activation: "sigmoid"}, "pair", "v"), block("b", &blocks.GroupInt{Dot: true, Attention: true}, "pair", "price"), block("k", &blocks.Concat{}, "g", "d", "a", "b")},
+		"all_int":        {block("a", &blocks.AllInt{Sums: 2}, "v"), block("b", &blocks.AllInt{Sums: 1, NoBias: true}, "v"), block("k", &blocks.Concat{}, "a", "b")},
 		"cdot":           {block("k", &blocks.CDot{Sums: 2, Layers: layers}, "v")},
-		"can":            {block("d", &blocks.Dense{Units: 2}, "x"), block("w", &blocks.Dense{Units: 12}, "x"), block("k", &blocks.CAN{Layers: 2}, "d", "w")},
+		"can":            {block("d", &blocks.Dense{Units: 2}, "x"), block("w", &blocks.Dense{Units: 12}, "x"), block("c", &blocks.CAN{Layers: 2}, "d", "w"), block("e", &blocks.Dense{Units: 2}, "seen"), block("s", &blocks.CAN{Layers: 2, Activation: "prelu"}, "e", "w"), block("p", &blocks.Pool{}, "s"), block("k", &blocks.Concat{}, "c", "p")},
 		"wukong":         {block("k", &blocks.Wukong{Products: 2, Sums: 1, Rank: 2, Hidden: []int{3}}, "v")},
 		"tokens":         {block("k", &blocks.Tokens{Tokens: 2, Width: 4}, "x")},
 		"rankmixer":      {block("t", &blocks.Tokens{Tokens: 2, Width: 4}, "x"), block("k", &blocks.RankMixer{Expansion: 2}, "t")},
@@ -139,7 +145,7 @@ func TestKindsFollowReference(t *testing.T) {
 		"cosine":         {block("k", &blocks.Cosine{Factor: 2}, "recent", "price")},
 
 		"pool":             {block("a", &blocks.Pool{}, "seen"), block("b", &blocks.Pool{By: "mean"}, "seen"), block("c", &blocks.Pool{By: "sqrtn"}, "seen"), block("k", &blocks.Sum{}, "a", "b", "c")},
-		"attention":        {block("q", &blocks.Dense{Units: 4}, "x"), block("a", &blocks.Attention{Hidden: 3}, "q", "seen"), block("e", &blocks.Attention{Hidden: 3, Activation: "prelu", Each: true}, "price", "seen"), block("b", &blocks.Pool{By: "max"}, "e"), block("k", &blocks.Concat{}, "a", "b")},
+		"attention":        {block("q", &blocks.Dense{Units: 4}, "x"), block("a", &blocks.Attention{Hidden: []int{3}}, "q", "seen"), block("e", &blocks.Attention{Hidden: []int{3, 2}, Activation: "prelu", Scaled: true, Each: true}, "price", "seen"), block("b", &blocks.Pool{By: "max"}, "e"), block("l", &blocks.Attention{}, "q", "seen"), block("k", &blocks.Concat{}, "a", "b", "l")},
 		"target_attention": {block("k", &blocks.TargetAttention{Heads: 2, Width: 3}, "tags", "seen")},
 		"hstu":             {block("a", &blocks.HSTU{Layers: 2, Heads: 2, Width: 6, Positions: 2}, "price", "seen"), block("b", &blocks.HSTU{Layers: 1, Heads: 1, Width: 2, Positions: 9}, "a", "seen"), block("k", &blocks.Concat{}, "a", "b")},
 		"dmr":              {block("a", &blocks.DMR{Width: 2, Places: 2, Tanh: true, Activation: "sigmoid"}, "tags", "seen"), block("b", &blocks.DMR{Width: 3, Places: 3, Back: true}, "price", "seen"), block("k", &blocks.Concat{}, "a", "b")},
@@ -220,6 +226,39 @@ func TestOrderIsFree(t *testing.T) {
 	}
 }
 
+// TestRulesOfBlocks: the tensors of a block are updated and begin as it says, all others as the model says.
+func TestRulesOfBlocks(t *testing.T) {
+	t.Parallel()
+	l2 := float32(0.5)
+	own := func(b blocks.Block, r blocks.Rule) blocks.Block { b.Rule = r; return b }
+	he := func(in, _ int) param.Init { return param.HeNormal(in, 0) }
+	cfg := config(
+		block("pair", &blocks.Embedding{}), block("age", &blocks.Numbers{Features: []string{"age"}}),
+		own(block("price", &blocks.NumberVectors{Features: []string{"price"}}), blocks.Rule{Init: he}),
+		own(block("deep", &blocks.MLP{Layers: blocks.Layers{Hidden: []int{3}}}, "pair", "age", "price"), blocks.Rule{Optimizer: optim.SGD{LR: 0.25}, L2: &l2, Init: he}),
+		own(block("out", &blocks.Dense{Units: 1}, "deep"), blocks.Rule{L2: new(float32)}),
+	)
+	cfg.DenseOptimizer, cfg.Outputs = optim.Adam{LR: 0.125}, []blocks.Output{{Input: "out"}}
+	g, err := blocks.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, d := range g.Layout().Dense {
+		got[d.Name] = fmt.Sprintf("%T %v %v", d.Optimizer, d.L2, d.Init)
+	}
+	in := 3*4 + 3 + 2 + 4
+	want := map[string]string{
+		"moments.age":   "optim.EMA 0 zeros",
+		"price.vectors": fmt.Sprint("optim.Adam 0.1 ", he(1, 4)),
+		"deep.0.weight": fmt.Sprint("optim.SGD 0.5 ", he(in, 3)), "deep.0.bias": "optim.SGD 0 zeros",
+		"out.weight": fmt.Sprint("optim.Adam 0 ", param.GlorotUniform(3, 1)), "out.bias": "optim.Adam 0 zeros",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got) %s", diff)
+	}
+}
+
 // TestFaults: what is wrong is said with its place and the names of the blocks, all of it at once.
 func TestFaults(t *testing.T) {
 	t.Parallel()
@@ -248,6 +287,15 @@ func TestFaults(t *testing.T) {
 				`heads[0].input: is "oat", which is no block, did you mean "out"?`,
 			},
 		},
+		"rules of nothing": {
+			[]blocks.Block{{Name: "all", Kind: &blocks.Embedding{}, KindName: "embedding", Rule: blocks.Rule{Optimizer: optim.SGD{}}}, block("age", &blocks.Numbers{}), block("out", &blocks.Dense{Units: 1}, "all", "age")},
+			head, nil,
+			[]string{`blocks[0].name: is "all", a block of kind embedding without tensors of its own, which optimizer, l2 and init would be of`},
+		},
+		"settings of nothing": {
+			all(block("g", &blocks.GroupInt{Hidden: []int{2}}, "pair", "price"), block("d", &blocks.Dense{Units: 1, KernelNormFixed: true}, "x"), block("h", &blocks.FeatureGates{GateLow: 1}, "v"), block("c", &blocks.CAN{Layers: 1}, "seen", "age"), block("p", &blocks.Pool{}, "c"), out("g", "d", "h", "p")), head, nil,
+			[]string{`of block "g": hidden is a setting of attention, which is false`, `of block "d": kernel_norm_fixed is a setting of kernel_norm`, `of block "h": the lower end of gates, 1, is not a number below 0`, `of block "c": the weights have 2 numbers, and 1 layers over 4 numbers have 20`},
+		},
 		"a cycle": {
 			all(block("a", &blocks.Sum{}, "first", "c"), block("b", &blocks.Sum{}, "a"), block("c", &blocks.Sum{}, "b"), out("c")), head, nil,
 			[]string{`blocks[10].inputs[0]: is "a", which takes the value of "b" itself: a <- c <- b <- a`},
@@ -274,7 +322,7 @@ func TestFaults(t *testing.T) {
 		},
 		"shapes": {
 			all(block("s", &blocks.Sum{}, "pair", "recent"), block("f", &blocks.FM{}, "pair", "tags"), block("d", &blocks.Dots{}, "x"), block("p", &blocks.Pool{}, "pair"), block("c", &blocks.Cross{Layers: 1}, "seen"),
-				block("a", &blocks.Attention{Hidden: 1}, "tags", "seen"), block("m", &blocks.FM{}, "recent"), block("w", &blocks.CAN{Layers: 1}, "age", "age"), out("s", "f", "d", "p", "c", "a", "m", "w")), head, nil,
+				block("a", &blocks.Attention{Hidden: []int{1}}, "tags", "seen"), block("m", &blocks.FM{}, "recent"), block("w", &blocks.CAN{Layers: 1}, "age", "age"), out("s", "f", "d", "p", "c", "a", "m", "w")), head, nil,
 			[]string{
 				`blocks[9].inputs: do not fit block "s" of kind sum: add: values of 8 and 4 columns ("pair" has 2 vectors of 4 numbers of each row, "recent" has 4 numbers of each row)`,
 				`blocks[10].inputs[1]: is "tags", which has 3 numbers of each row; f of kind fm takes vectors of one width, and those of "pair" have 4`,

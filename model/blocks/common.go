@@ -7,6 +7,7 @@ import (
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/layer"
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/zoo"
 )
 
@@ -52,20 +53,24 @@ func (l *Layers) config(s *Site) layer.MLPConfig {
 	if !l.BatchNorm && norm != (graph.BatchNorm{Decay: graph.DefaultBatchNormDecay}) {
 		s.Fault("norm_decay, norm_max_scale and norm_max_shift are settings of batch_norm, which is false")
 	}
-	if l.KernelNormFixed && !l.KernelNorm {
-		s.Fault("kernel_norm_fixed is a setting of kernel_norm, which is false")
-	}
+	s.fixedLengths(l.KernelNorm, l.KernelNormFixed)
 	return layer.MLPConfig{
 		Hidden: l.Hidden, Activation: s.activation(cmp.Or(l.Activation, "relu")), KernelNorm: l.KernelNorm, FixedLengths: l.KernelNormFixed, BatchNorm: l.BatchNorm, Norm: norm, NoBias: l.NoBias, Dropout: l.Dropout, Rule: s.Rule,
 	}
 }
 
-// Dense is [layer.Dense] over all inputs side by side: [rows, n] -> [rows, units], or over entries.
+// Dense is [layer.MLPLayer] over all inputs side by side: [rows, n] -> [rows, units], or over entries.
 type Dense struct {
 	// Units is how many numbers it gives.
 	Units int `yaml:"units" short:"true" required:"true" min:"1" max:"65536"`
 	// Activation is behind it; linear: none.
 	Activation string `yaml:"activation" default:"linear" enum:"@activations"`
+	// NoBias leaves the bias out.
+	NoBias bool `yaml:"no_bias" default:"false"`
+	// KernelNorm learns the length of each column of the weights for itself, apart from its direction; not over entries.
+	KernelNorm bool `yaml:"kernel_norm" default:"false"`
+	// KernelNormFixed has the lengths of kernel_norm be 1 and not learned.
+	KernelNormFixed bool `yaml:"kernel_norm_fixed" default:"false"`
 }
 
 // Wants implements [Kind].
@@ -73,7 +78,32 @@ func (*Dense) Wants() []Input { return anyValues() }
 
 // Build implements [Kind].
 func (k *Dense) Build(s *Site) []Value {
-	return row(s.activation(cmp.Or(k.Activation, "linear"))(s.Builder, s.Name, layer.Dense(s.Builder, s.Name, s.Join().Node, k.Units, s.Rule), s.Rule))
+	s.fixedLengths(k.KernelNorm, k.KernelNormFixed)
+	cfg := layer.MLPConfig{Activation: s.activation(cmp.Or(k.Activation, "linear")), NoBias: k.NoBias, KernelNorm: k.KernelNorm, FixedLengths: k.KernelNormFixed, Rule: s.Rule}
+	return row(layer.MLPLayer(s.Builder, s.Name, s.Join().Node, k.Units, cfg))
+}
+
+// fixedLengths wants kernel_norm where its lengths are fixed.
+func (s *Site) fixedLengths(norm, fixed bool) {
+	if fixed && !norm {
+		s.Fault("kernel_norm_fixed is a setting of kernel_norm, which is false")
+	}
+}
+
+// Bias adds a number to each column: [rows, n] -> the same, or over entries. Its tensor is "NAME.bias" [n].
+type Bias struct {
+	// Value is what each begins as.
+	Value float64 `yaml:"value" short:"true" default:"0"`
+}
+
+// Wants implements [Kind].
+func (*Bias) Wants() []Input { return []Input{{Name: "value", Form: Any}} }
+
+// Build implements [Kind].
+func (k *Bias) Build(s *Site) []Value {
+	x := s.Inputs[0].Node
+	bias := s.Tensor(param.Tensor{Name: s.Name + ".bias", Shape: []int{x.Dim()}, Init: param.Constant(float32(k.Value)), Optimizer: s.Rule.Optimizer})
+	return s.like(s.AddBias(x, bias))
 }
 
 // MLP is [layer.MLP] over all inputs side by side: [rows, n] -> [rows, last of hidden], or over entries.
@@ -112,7 +142,7 @@ func (k *Residual) Build(s *Site) []Value {
 	return []Value{x}
 }
 
-// Columns are some of the numbers of a row: [rows, n] -> [rows, to-from].
+// Columns are some of the numbers of a row, or of each entry: [rows, n] -> [rows, to-from].
 type Columns struct {
 	// From is the first.
 	From int `yaml:"from" default:"0" min:"0" max:"65536"`
@@ -121,7 +151,7 @@ type Columns struct {
 }
 
 // Wants implements [Kind].
-func (*Columns) Wants() []Input { return []Input{{Name: "value", Form: Rows}} }
+func (*Columns) Wants() []Input { return []Input{{Name: "value", Form: Any}} }
 
 // Build implements [Kind].
 func (k *Columns) Build(s *Site) []Value {
@@ -230,6 +260,26 @@ func (*Sum) Wants() []Input { return anyValues() }
 
 // Build implements [Kind].
 func (*Sum) Build(s *Site) []Value { return s.like(s.Add(s.nodes()...)) }
+
+// Mean is the mean of values of equal width, number by number.
+type Mean struct{}
+
+// Wants implements [Kind].
+func (*Mean) Wants() []Input { return anyValues() }
+
+// Build implements [Kind].
+func (*Mean) Build(s *Site) []Value {
+	return s.like(s.Affine(s.Add(s.nodes()...), 1/float32(len(s.Inputs)), 0))
+}
+
+// Max is [graph.Builder.Max]: the largest of values of equal width, number by number.
+type Max struct{}
+
+// Wants implements [Kind].
+func (*Max) Wants() []Input { return anyValues() }
+
+// Build implements [Kind].
+func (*Max) Build(s *Site) []Value { return s.like(s.Max(s.nodes()...)) }
 
 // Product multiplies values of equal width, number by number.
 type Product struct{}

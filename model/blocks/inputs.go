@@ -97,9 +97,11 @@ func (k *NumberVectors) Reads(all []zoo.Feature) ([]string, Sort) {
 // Build implements [Kind].
 func (k *NumberVectors) Build(s *Site) []Value {
 	x := s.Concat(s.numbers(some(k.Features, s.m.cfg.Features, Numeric))...)
-	v := s.Tensor(param.Tensor{
-		Name: s.Name + ".vectors", Shape: []int{x.Dim(), s.m.cfg.Dim}, Init: s.m.cfg.EmbeddingInit, Optimizer: s.Rule.Optimizer, L2: s.Rule.L2,
-	})
+	init := s.m.cfg.EmbeddingInit
+	if s.Rule.Init != nil {
+		init = s.Rule.Init(x.Dim(), s.m.cfg.Dim)
+	}
+	v := s.Tensor(param.Tensor{Name: s.Name + ".vectors", Shape: []int{x.Dim(), s.m.cfg.Dim}, Init: init, Optimizer: s.Rule.Optimizer, L2: s.Rule.L2})
 	return vectors(s.EmbedNumbers(x, v), s.m.cfg.Dim)
 }
 
@@ -158,10 +160,12 @@ func (k *First) Build(s *Site) []Value {
 
 // Attention is [layer.Attention]: query [rows, n] and entries [entries, n] -> [rows, n].
 type Attention struct {
-	// Hidden is the width of the hidden layer that weighs an entry.
-	Hidden int `yaml:"hidden" default:"36" min:"1" max:"65536"`
-	// Activation is behind it; that of DIN is prelu.
+	// Hidden are the widths of the hidden layers that weigh an entry; empty: its weight is linear in what is compared.
+	Hidden []int `yaml:"hidden" default:"36" min:"1" max:"65536"`
+	// Activation is behind each; that of DIN is prelu.
 	Activation string `yaml:"activation" default:"sigmoid" enum:"@activations"`
+	// Scaled divides weights by the root of the entries' width.
+	Scaled bool `yaml:"scaled" default:"false"`
 	// Each gives the entries times their weights, in place of their sum, for other blocks that take entries.
 	Each bool `yaml:"each" default:"false"`
 }
@@ -175,7 +179,7 @@ func (k *Attention) Build(s *Site) []Value {
 	if !s.oneWidth() {
 		return nil
 	}
-	cfg := layer.AttentionConfig{Hidden: k.Hidden, Activation: s.activation(cmp.Or(k.Activation, "sigmoid")), Each: k.Each, Rule: s.Rule}
+	cfg := layer.AttentionConfig{Hidden: k.Hidden, Activation: s.activation(cmp.Or(k.Activation, "sigmoid")), Scaled: k.Scaled, Each: k.Each, Rule: s.Rule}
 	return row(layer.Attention(s.Builder, s.Name, query.Node, entries.Node, s.feature(entries.Shape().Feature), cfg))
 }
 

@@ -1,6 +1,11 @@
 package blocks
 
-import "github.com/monolith-go/monolith/model/layer"
+import (
+	"cmp"
+
+	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/layer"
+)
 
 // FM is [graph.Builder.FMEntries] or [graph.Builder.FM]: [rows, vectors·dim] -> [rows, 1].
 type FM struct {
@@ -67,6 +72,10 @@ type Cross struct {
 	Experts int `yaml:"experts" default:"4" min:"1" max:"1024"`
 	// Dropout is the share of what each layer says that is set to 0 while training.
 	Dropout float64 `yaml:"dropout" default:"0" min:"0" max:"0.99"`
+	// KernelNorm learns the length of each column of weights for itself, apart from its direction.
+	KernelNorm bool `yaml:"kernel_norm" default:"false"`
+	// KernelNormFixed has the lengths of kernel_norm be 1 and not learned.
+	KernelNormFixed bool `yaml:"kernel_norm_fixed" default:"false"`
 }
 
 // Wants implements [Kind].
@@ -74,7 +83,8 @@ func (*Cross) Wants() []Input { return rowValues() }
 
 // Build implements [Kind].
 func (k *Cross) Build(s *Site) []Value {
-	x, cfg := s.Join(), layer.CrossConfig{Layers: k.Layers, Dropout: k.Dropout, Rule: s.Rule}
+	s.fixedLengths(k.KernelNorm, k.KernelNormFixed)
+	x, cfg := s.Join(), layer.CrossConfig{Layers: k.Layers, Dropout: k.Dropout, KernelNorm: k.KernelNorm, FixedLengths: k.KernelNormFixed, Rule: s.Rule}
 	switch {
 	case k.Weights == "vector" && k.Rank > 0:
 		s.Fault("rank is of matrices, and weights: vector has none; leave one of them out")
@@ -82,7 +92,7 @@ func (k *Cross) Build(s *Site) []Value {
 	case k.Weights == "vector":
 		x.Node = layer.CrossVector(s.Builder, s.Name, x.Node, cfg)
 	case k.Rank > 0:
-		x.Node = layer.CrossMixed(s.Builder, s.Name, x.Node, layer.CrossMixedConfig{Layers: k.Layers, Experts: max(k.Experts, 1), Rank: k.Rank, Dropout: k.Dropout, Rule: s.Rule})
+		x.Node = layer.CrossMixed(s.Builder, s.Name, x.Node, layer.CrossMixedConfig{CrossConfig: cfg, Experts: max(k.Experts, 1), Rank: k.Rank})
 	default:
 		x.Node = layer.Cross(s.Builder, s.Name, x.Node, cfg)
 	}
@@ -93,6 +103,8 @@ func (k *Cross) Build(s *Site) []Value {
 type CIN struct {
 	// Maps is how many weighted sums of products each layer makes.
 	Maps []int `yaml:"maps" default:"16,16" required:"true" min:"1" max:"65536"`
+	// Activation is behind each layer; linear, as in the paper's equations: none.
+	Activation string `yaml:"activation" default:"linear" enum:"@activations"`
 }
 
 // Wants implements [Kind].
@@ -100,13 +112,15 @@ func (*CIN) Wants() []Input { return allVectors() }
 
 // Build implements [Kind].
 func (k *CIN) Build(s *Site) []Value {
-	return row(layer.CIN(s.Builder, s.Name, s.Join().Node, s.Dim, k.Maps, s.Rule))
+	return row(layer.CIN(s.Builder, s.Name, s.Join().Node, s.Dim, layer.CINConfig{Maps: k.Maps, Activation: s.activation(cmp.Or(k.Activation, "linear")), Rule: s.Rule}))
 }
 
 // SENet is [layer.SENet]: [rows, vectors·dim] -> the same.
 type SENet struct {
 	// Reduction is by how much the hidden layer is smaller than the number of vectors.
 	Reduction int `yaml:"reduction" short:"true" default:"3" min:"1" max:"65536"`
+	// Activation makes the weights: relu, as in the paper, or sigmoid, so that none is above 1.
+	Activation string `yaml:"activation" default:"relu" enum:"@activations"`
 }
 
 // Wants implements [Kind].
@@ -115,7 +129,8 @@ func (*SENet) Wants() []Input { return allVectors() }
 // Build implements [Kind].
 func (k *SENet) Build(s *Site) []Value {
 	x := s.Join()
-	return vectors(layer.SENet(s.Builder, s.Name, x.Node, s.Dim, max(x.Dim()/s.Dim/max(k.Reduction, 1), 1), s.Rule), s.Dim)
+	cfg := layer.SENetConfig{Hidden: max(x.Dim()/s.Dim/max(k.Reduction, 1), 1), Activation: s.activation(cmp.Or(k.Activation, "relu")), Rule: s.Rule}
+	return vectors(layer.SENet(s.Builder, s.Name, x.Node, s.Dim, cfg), s.Dim)
 }
 
 // Bilinear is [layer.Bilinear]: [rows, n·dim] -> [rows, n·(n-1)/2·dim].
@@ -219,6 +234,12 @@ func (k *Fusion) Build(s *Site) []Value {
 type GroupInt struct {
 	// Dot takes inner products in place of products number by number.
 	Dot bool `yaml:"dot" default:"false"`
+	// Attention has each pair multiplied by a number that a perceptron makes of it.
+	Attention bool `yaml:"attention" default:"false"`
+	// Hidden are the widths of that perceptron's hidden layers.
+	Hidden []int `yaml:"hidden" min:"1" max:"65536"`
+	// Activation is behind them.
+	Activation string `yaml:"activation" default:"relu" enum:"@activations"`
 }
 
 // Wants implements [Kind].
@@ -228,7 +249,14 @@ func (*GroupInt) Wants() []Input {
 
 // Build implements [Kind].
 func (k *GroupInt) Build(s *Site) []Value {
-	x := layer.GroupInt(s.Builder, s.Inputs[0].Node, s.Inputs[1].Node, s.Dim, k.Dot)
+	cfg := layer.GroupIntConfig{Dot: k.Dot, Activation: s.activation(cmp.Or(k.Activation, "relu")), Rule: s.Rule}
+	switch {
+	case k.Attention:
+		cfg.Attention = append([]int{}, k.Hidden...)
+	case len(k.Hidden) > 0:
+		s.Fault("hidden is a setting of attention, which is false")
+	}
+	x := layer.GroupInt(s.Builder, s.Name, s.Inputs[0].Node, s.Inputs[1].Node, s.Dim, cfg)
 	if k.Dot {
 		return row(x)
 	}
@@ -239,6 +267,8 @@ func (k *GroupInt) Build(s *Site) []Value {
 type AllInt struct {
 	// Sums is the number of weighted sums.
 	Sums int `yaml:"sums" short:"true" required:"true" min:"1" max:"65536"`
+	// NoBias leaves their bias out.
+	NoBias bool `yaml:"no_bias" default:"false"`
 }
 
 // Wants implements [Kind].
@@ -246,7 +276,7 @@ func (*AllInt) Wants() []Input { return allVectors() }
 
 // Build implements [Kind].
 func (k *AllInt) Build(s *Site) []Value {
-	return row(layer.AllInt(s.Builder, s.Name, s.Join().Node, s.Dim, k.Sums, s.Rule))
+	return row(layer.AllInt(s.Builder, s.Name, s.Join().Node, s.Dim, layer.AllIntConfig{Sums: k.Sums, NoBias: k.NoBias, Rule: s.Rule}))
 }
 
 // CDot is [layer.CDot]: [rows, n·dim] -> [rows, n·sums + dim·sums].
@@ -264,15 +294,17 @@ func (k *CDot) Build(s *Site) []Value {
 	return row(layer.CDot(s.Builder, s.Name, s.Join().Node, s.Dim, k.Sums, k.config(s)))
 }
 
-// CAN is [layer.CAN]: value [rows, dim] and weights [rows, layers·(dim·dim+dim)] -> [rows, dim].
+// CAN is [layer.CAN]: value [rows, dim], or [entries, dim], and weights [rows, layers·(dim·dim+dim)] -> as the value.
 type CAN struct {
 	// Layers is the number of layers.
 	Layers int `yaml:"layers" short:"true" default:"1" min:"1" max:"32"`
+	// Activation is behind each.
+	Activation string `yaml:"activation" default:"relu" enum:"@activations"`
 }
 
 // Wants implements [Kind].
 func (*CAN) Wants() []Input {
-	return []Input{{Name: "value", Form: Rows}, {Name: "weights", Form: Rows}}
+	return []Input{{Name: "value", Form: Any}, {Name: "weights", Form: Rows}}
 }
 
 // Build implements [Kind].
@@ -282,7 +314,11 @@ func (k *CAN) Build(s *Site) []Value {
 		s.Fault("the weights have %d numbers, and %d layers over %d numbers have %d", weights.Dim(), k.Layers, x.Dim(), want)
 		return nil
 	}
-	return row(layer.CAN(s.Builder, x, weights, k.Layers))
+	if of := x.Shape(); of.Kind == graph.PerEntry {
+		weights = s.Expand(weights, s.feature(of.Feature))
+	}
+	cfg := layer.CANConfig{Layers: k.Layers, Activation: s.activation(cmp.Or(k.Activation, "relu")), Rule: s.Rule}
+	return row(layer.CAN(s.Builder, s.Name, x, weights, cfg))
 }
 
 // Razor is [layer.Razor]: [rows, n·dim] -> the same.
@@ -312,6 +348,33 @@ func (k *Razor) Build(s *Site) []Value {
 		cfg.Cost = append(cfg.Cost, float32(c))
 	}
 	return vectors(layer.Razor(s.Builder, s.Name, s.Join().Node, s.Dim, cfg), s.Dim)
+}
+
+// FeatureGates is [layer.FeatureGates]: [rows, n·dim] -> the same.
+type FeatureGates struct {
+	// L0 is what each open gate costs, as a share of the loss.
+	L0 float64 `yaml:"l0" short:"true" default:"0" min:"0"`
+	// GateHigh is what gates are stretched to before they are cut off at 1: the further above 1, the more vectors are left as they are.
+	GateHigh float64 `yaml:"gate_high" default:"1.1" min:"1.001"`
+	// GateLow is what gates are stretched to before they are cut off at 0, -0.001 or less: the further below 0, the more vectors are left out.
+	GateLow float64 `yaml:"gate_low" default:"-0.1" max:"-0.001"`
+	// GateTemperature is that of the gates that are drawn in training: the lower, the fewer are between open and closed.
+	GateTemperature float64 `yaml:"gate_temperature" default:"0.5" above:"0"`
+	// StraightThrough has gates that are cut off learn as if they were not, in every batch; else they learn in those that draw them in between.
+	StraightThrough bool `yaml:"straight_through" default:"false"`
+}
+
+// Wants implements [Kind].
+func (*FeatureGates) Wants() []Input { return allVectors() }
+
+// Build implements [Kind].
+func (k *FeatureGates) Build(s *Site) []Value {
+	gates := graph.HardConcrete{L0: float32(k.L0), High: k.GateHigh, Low: k.GateLow, Temperature: k.GateTemperature, StraightThrough: k.StraightThrough}
+	if err := gates.Validate(); err != nil {
+		s.Fault("%v", err)
+		return nil
+	}
+	return vectors(layer.FeatureGates(s.Builder, s.Name, s.Join().Node, s.Dim, gates, s.Rule), s.Dim)
 }
 
 // Wukong is [layer.Wukong]: [rows, n·dim] -> [rows, (products+sums)·dim].

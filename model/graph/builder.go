@@ -97,6 +97,9 @@ func (b *Builder) Table(t param.Table) Table {
 // Tensor declares a dense parameter.
 func (b *Builder) Tensor(t param.Tensor) Tensor { return b.tensor(t, false) }
 
+// NumTensors is how many tensors were declared so far, statistics included.
+func (b *Builder) NumTensors() int { return len(b.tensors) }
+
 func (b *Builder) tensor(t param.Tensor, statistic bool) Tensor {
 	offset := 0
 	if n := len(b.tensors); n > 0 {

@@ -106,7 +106,7 @@ type columns struct {
 	To   int `json:"to"`
 }
 
-// Columns takes the columns of x from one up to another: [rows, dim] -> [rows, to-from].
+// Columns takes the columns of x from one up to another: [rows, dim] -> [rows, to-from], or over the entries of a feature.
 func (b *Builder) Columns(x Node, from, to int) Node {
 	return b.apply(&columns{From: from, To: to}, to-from, x)
 }
@@ -116,36 +116,36 @@ func (*columns) readsBack(int) bool { return false }
 func (o *columns) String() string   { return fmt.Sprintf("columns[%d to %d]", o.From, o.To) }
 
 func (o *columns) bind(_ *Builder, in []Node) (Shape, error) {
-	if err := one(in, PerRow); err != nil {
+	if err := one(in, PerRow, PerEntry); err != nil {
 		return Shape{}, err
 	}
 	if o.From < 0 || o.To <= o.From || o.To > in[0].shape.Dim {
 		return Shape{}, fmt.Errorf("columns %d to %d of %d", o.From, o.To, in[0].shape.Dim)
 	}
-	return perRow(o.To - o.From), nil
+	return in[0].shape.with(o.To - o.From), nil
 }
 
 func (*columns) flops(*Graph, *node, float64) float64 { return 0 }
 
 func (o *columns) forward(s *Session, n *node) {
 	x, y, width := s.vals[n.inputs[0]], s.vals[n.id], s.g.nodes[n.inputs[0]].dim
-	for r := range s.rows {
+	for r := range len(y) / n.dim {
 		copy(y[r*n.dim:][:n.dim], x[r*width+o.From:])
 	}
 }
 
 func (o *columns) backward(s *Session, n *node) {
-	dx, width := s.gradSum(n.inputs[0]), s.g.nodes[n.inputs[0]].dim
-	for r := range s.rows {
-		add(dx[r*width+o.From:][:n.dim], s.grads[n.id][r*n.dim:])
+	dx, dy, width := s.gradSum(n.inputs[0]), s.grads[n.id], s.g.nodes[n.inputs[0]].dim
+	for r := range len(dy) / n.dim {
+		add(dx[r*width+o.From:][:n.dim], dy[r*n.dim:])
 	}
 }
 
 func (o *columns) reference(e *evaluation, n *node) []float64 {
 	var out []float64
-	width := e.g.nodes[n.inputs[0]].dim
-	for r := range e.in.NumRows {
-		out = append(out, e.vals[n.inputs[0]][r*width+o.From:r*width+o.To]...)
+	x, width := e.vals[n.inputs[0]], e.g.nodes[n.inputs[0]].dim
+	for at := 0; at < len(x); at += width {
+		out = append(out, x[at+o.From:at+o.To]...)
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/monolith-go/monolith/internal/simd"
 )
@@ -334,6 +335,80 @@ func (*mulOp) reference(e *evaluation, n *node) []float64 {
 	out := make([]float64, len(e.vals[n.inputs[0]]))
 	for i := range out {
 		out[i] = e.vals[n.inputs[0]][i] * e.vals[n.inputs[1]][i]
+	}
+	return out
+}
+
+// maxOp is the largest of its inputs, element by element.
+type maxOp struct{ plain }
+
+// Max is the largest of values of the same shape, element by element. Of equal ones the first gets the gradient.
+func (b *Builder) Max(xs ...Node) Node {
+	if len(xs) == 1 && b.owns("max", xs...) {
+		return xs[0]
+	}
+	return b.apply(&maxOp{}, firstDim(xs), xs...)
+}
+
+func (*maxOp) name() string     { return "max" }
+func (*maxOp) overwrites() bool { return true }
+func (o *maxOp) String() string { return o.name() }
+
+func (*maxOp) bind(_ *Builder, in []Node) (Shape, error) {
+	if len(in) == 0 {
+		return Shape{}, errors.New("no values")
+	}
+	return in[0].shape, alike(in)
+}
+
+func (*maxOp) flops(_ *Graph, n *node, _ float64) float64 {
+	return float64((len(n.inputs) - 1) * n.dim)
+}
+
+func (o *maxOp) forward(s *Session, n *node) { s.divide(o, n, ahead, len(s.vals[n.id]), 1, 64) }
+
+// block is of elements; back, of one input.
+func (*maxOp) block(s *Session, n *node, p pass, from, to int) {
+	y := s.vals[n.id][from:to]
+	if p == ahead {
+		copy(y, s.vals[n.inputs[0]][from:to])
+		for _, in := range n.inputs[1:] {
+			for i, v := range s.vals[in][from:to] {
+				y[i] = max(y[i], v)
+			}
+		}
+		return
+	}
+	x, dy, dx := s.vals[n.inputs[s.work.item]][from:to], s.grads[n.id][from:to], s.work.into[from:to]
+	for i, v := range x {
+		if v != y[i] {
+			continue
+		}
+		taken := false
+		for _, in := range n.inputs[:s.work.item] {
+			taken = taken || s.vals[in][from+i] == v
+		}
+		if !taken {
+			dx[i] += dy[i]
+		}
+	}
+}
+
+func (o *maxOp) backward(s *Session, n *node) {
+	for i, in := range n.inputs {
+		if s.work.into = s.gradSum(in); s.work.into != nil {
+			s.work.item = i
+			s.divide(o, n, back, len(s.grads[n.id]), 1, 64)
+		}
+	}
+}
+
+func (*maxOp) reference(e *evaluation, n *node) []float64 {
+	out := slices.Clone(e.vals[n.inputs[0]])
+	for _, in := range n.inputs[1:] {
+		for i, v := range e.vals[in] {
+			out[i] = max(out[i], v)
+		}
 	}
 	return out
 }

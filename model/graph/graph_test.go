@@ -146,6 +146,16 @@ var operators = map[string]func(b *bed) graph.Node{
 		x := b.vec()
 		return b.weigh(b.Mul(x, b.Sigmoid(x)))
 	},
+	"max": func(b *bed) graph.Node {
+		x := b.vec()
+		entries := b.Lookup(b.a, "vec")
+		pooled := b.pooled(b.Max(entries, b.Lookup(b.a, "vec"), b.Sigmoid(entries)), graph.Sum) // entries and the second are equal: one of them learns
+		return b.weigh(b.Concat(b.Max(x, b.Affine(x, -1, 0.1), b.Affine(x, 0.5, 0.2)), b.Max(b.dense, b.Linear(x, b.tensor("w", 6, 4), nil)), pooled))
+	},
+	"columns and products over entries": func(b *bed) graph.Node {
+		x := b.Linear(b.Lookup(b.a, "vec"), b.tensor("w", 3, 6), nil)
+		return b.weigh(b.pooled(b.RowProduct(b.Columns(x, 0, 2), b.Columns(x, 2, 6), 2), graph.Sum))
+	},
 	"square":     func(b *bed) graph.Node { x := b.vec(); return b.weigh(b.Mul(x, x)) },
 	"mul inputs": func(b *bed) graph.Node { return b.weigh(b.Mul(b.dense, b.Linear(b.vec(), b.tensor("w", 6, 4), nil))) },
 	"concat": func(b *bed) graph.Node {

@@ -84,7 +84,7 @@ type rowProduct struct {
 }
 
 // RowProduct takes the columns of each row of x and of y for matrices, one below the other's columns, and multiplies them: x [rows, n·inner] and y [rows, inner·m] ->
-// [rows, n·m], zᵢⱼ = Σₖ xᵢₖ·yₖⱼ.
+// [rows, n·m], zᵢⱼ = Σₖ xᵢₖ·yₖⱼ, or over the entries of a feature.
 func (b *Builder) RowProduct(x, y Node, inner int) Node {
 	n, m := x.shape.Dim/max(inner, 1), y.shape.Dim/max(inner, 1)
 	return b.apply(&rowProduct{Inner: inner}, max(n*m, 1), x, y)
@@ -98,23 +98,28 @@ func (o *rowProduct) bind(_ *Builder, in []Node) (shape Shape, err error) {
 	if err := arity(in, 2); err != nil {
 		return Shape{}, err
 	}
-	if o.n, err = vectorsOf(in[0], o.Inner); err != nil {
-		return Shape{}, err
+	for _, x := range in {
+		if err := kindOf(x, PerRow, PerEntry); err != nil {
+			return Shape{}, err
+		}
+		if err := divides(x, o.Inner); err != nil {
+			return Shape{}, err
+		}
 	}
-	if o.m, err = vectorsOf(in[1], o.Inner); err != nil {
-		return Shape{}, err
-	}
+	o.n, o.m = in[0].shape.Dim/o.Inner, in[1].shape.Dim/o.Inner
 	if o.n > maxDim/o.m {
 		return Shape{}, fmt.Errorf("%d times %d columns, want at most %d", o.n, o.m, maxDim)
 	}
-	return perRow(o.n * o.m), same(in)
+	return in[0].shape.with(o.n * o.m), same(in)
 }
 
 func (o *rowProduct) flops(_ *Graph, n *node, _ float64) float64 {
 	return 2 * float64(o.Inner) * float64(n.dim)
 }
 
-func (o *rowProduct) forward(s *Session, n *node) { s.divide(o, n, ahead, s.rows, n.dim*o.Inner, 1) }
+func (o *rowProduct) forward(s *Session, n *node) {
+	s.divide(o, n, ahead, len(s.vals[n.id])/n.dim, n.dim*o.Inner, 1)
+}
 
 // block is of rows; back, of one input.
 func (o *rowProduct) block(s *Session, n *node, p pass, from, to int) {
@@ -147,7 +152,7 @@ func (o *rowProduct) backward(s *Session, n *node) { s.backEach(o, n, n.dim*o.In
 
 func (o *rowProduct) reference(e *evaluation, n *node) []float64 {
 	x, y := e.vals[n.inputs[0]], e.vals[n.inputs[1]]
-	out := make([]float64, e.in.NumRows*n.dim)
+	out := make([]float64, len(x)/(o.n*o.Inner)*n.dim)
 	for at := range out {
 		r, i, j := at/n.dim, at%n.dim/o.m, at%o.m
 		for k := range o.Inner {

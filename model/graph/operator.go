@@ -92,6 +92,7 @@ func operators() []func() op {
 		func() op { return &stopGradient{} },
 		func() op { return &addOp{} },
 		func() op { return &mulOp{} },
+		func() op { return &maxOp{} },
 		func() op { return &concat{} },
 		func() op { return &rowSum{} },
 		func() op { return &embedNumbers{} },

@@ -78,12 +78,12 @@ func (*scaleOp) block(s *Session, n *node, p pass, from, to int) {
 
 func (o *scaleOp) backward(s *Session, n *node) { s.backEach(o, n, n.dim) }
 
-// backEach divides the rows of one input after the other, of about so many elements each, among the session's threads.
+// backEach divides the rows, or entries, of one input after the other, of about so many elements each, among the session's threads.
 func (s *Session) backEach(o divisible, n *node, elements int) {
 	for i, in := range n.inputs {
 		if s.work.into = s.gradSum(in); s.work.into != nil {
 			s.work.item = i
-			s.divide(o, n, back, s.rows, elements, 1)
+			s.divide(o, n, back, len(s.grads[n.id])/n.dim, elements, 1)
 		}
 	}
 }

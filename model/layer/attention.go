@@ -11,10 +11,12 @@ import (
 
 // AttentionConfig are the settings of an [Attention].
 type AttentionConfig struct {
-	// Hidden is the width of the hidden layer.
-	Hidden int
-	// Activation is behind it; nil: the sigmoid.
+	// Hidden are the widths of the hidden layers; none: weights are linear in what is compared.
+	Hidden []int
+	// Activation is behind each; nil: the sigmoid.
 	Activation Activation
+	// Scaled divides weights by √n (bytedance/monolith: decay of DIN).
+	Scaled bool
 	// Each gives wᵢ·eᵢ, entry by entry, in place of their sum: [entries of f, n].
 	Each bool
 	Rule
@@ -26,17 +28,18 @@ type AttentionConfig struct {
 //	wᵢ = W₂·σ(W₁·[q, eᵢ, q∘eᵢ] + b₁) + b₂        y = Σᵢ wᵢ·eᵢ
 //
 // The weights are taken as they are, so their sum grows with the length of the sequence. σ is the activation; the paper has PReLU, or Dice, which goes by the statistics of
-// a batch. A difference q-eᵢ, as other programs have in W₁'s input, says nothing that W₁ does not make of q and eᵢ. The first layer's tensors are "name.0.weight"
-// [3n, Hidden] and "name.0.bias", and the activation's under "name.0"; those of the second "name.1.weight" [Hidden, 1] and "name.1.bias".
+// a batch. A difference q-eᵢ, as other programs have in W₁'s input, says nothing that W₁ does not make of q and eᵢ. Tensors, with one hidden layer as above: "name.0.weight"
+// [3n, Hidden] and "name.0.bias", and the activation's under "name.0"; those of the second "name.1.weight" [Hidden, 1] and "name.1.bias". Further hidden layers come between.
 func Attention(b *graph.Builder, name string, query, entries graph.Node, f graph.Sparse, cfg AttentionConfig) graph.Node {
 	q := b.Expand(query, f)
-	h := Dense(b, name+".0", b.Concat(q, entries, b.Mul(q, entries)), cfg.Hidden, cfg.Rule)
 	if cfg.Activation == nil {
-		h = b.Sigmoid(h)
-	} else {
-		h = cfg.Activation(b, name+".0", h, cfg.Rule)
+		cfg.Activation = ActivationNamed("sigmoid")
 	}
-	w := Dense(b, name+".1", h, 1, cfg.Rule)
+	h := MLP(b, name, b.Concat(q, entries, b.Mul(q, entries)), MLPConfig{Hidden: cfg.Hidden, Activation: cfg.Activation, Rule: cfg.Rule})
+	w := Dense(b, fmt.Sprintf("%s.%d", name, len(cfg.Hidden)), h, 1, cfg.Rule)
+	if cfg.Scaled {
+		w = b.Affine(w, float32(1/math.Sqrt(float64(entries.Dim()))), 0)
+	}
 	if cfg.Each {
 		return b.Mul(b.Concat(slices.Repeat([]graph.Node{w}, entries.Dim())...), entries)
 	}
@@ -92,7 +95,7 @@ type DMRConfig struct {
 // The paper adds the products of y up to one number and teaches it by negative samples too; upstream leaves them side by side, so that there is enough to learn from without. Tensors: "name.places" [Places, Width], "name.entries.weight" [m, Width]
 // with its bias, "name.score.weight" [Width, 1], ones at first, "name.out.weight" [m, n] with its bias, and the activation's under "name.out".
 func DMR(b *graph.Builder, name string, item, entries graph.Node, f graph.Sparse, cfg DMRConfig) graph.Node {
-	places := b.Tensor(param.Tensor{Name: name + ".places", Shape: []int{cfg.Places, cfg.Width}, Init: param.GlorotUniform(cfg.Places, cfg.Width), Optimizer: cfg.Optimizer, L2: cfg.L2})
+	places := b.Tensor(param.Tensor{Name: name + ".places", Shape: []int{cfg.Places, cfg.Width}, Init: cfg.init(cfg.Places, cfg.Width), Optimizer: cfg.Optimizer, L2: cfg.L2})
 	compared := b.Add(Dense(b, name+".entries", entries, cfg.Width, cfg.Rule), b.Positions(f, places, cfg.Back))
 	if cfg.Tanh {
 		compared = b.Apply(graph.Tanh, compared)
@@ -125,7 +128,7 @@ type DIENConfig struct {
 func DIEN(b *graph.Builder, name string, query, entries graph.Node, f graph.Sparse, cfg DIENConfig) graph.Node {
 	gates := func(of string, x graph.Node) (graph.Node, graph.Tensor) {
 		state := b.Tensor(param.Tensor{
-			Name: name + of + ".state", Shape: []int{cfg.Width, 3 * cfg.Width}, Init: param.GlorotUniform(cfg.Width, 3*cfg.Width), Optimizer: cfg.Optimizer, L2: cfg.L2,
+			Name: name + of + ".state", Shape: []int{cfg.Width, 3 * cfg.Width}, Init: cfg.init(cfg.Width, 3*cfg.Width), Optimizer: cfg.Optimizer, L2: cfg.L2,
 		})
 		return Dense(b, name+of, x, 3*cfg.Width, cfg.Rule), state
 	}

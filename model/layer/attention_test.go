@@ -81,7 +81,7 @@ func TestAttentionOfEachEntry(t *testing.T) {
 	t.Parallel()
 	const dim, hidden = 3, 4
 	attends(t, dim, func(b *graph.Builder, query, entries graph.Node, f graph.Sparse) graph.Node {
-		return b.Pool(graph.Pooled{X: layer.Attention(b, "a", query, entries, f, layer.AttentionConfig{Hidden: hidden, Each: true, Rule: layer.Rule{Optimizer: optim.SGD{}}}), By: graph.Max})
+		return b.Pool(graph.Pooled{X: layer.Attention(b, "a", query, entries, f, layer.AttentionConfig{Hidden: []int{hidden}, Each: true, Rule: layer.Rule{Optimizer: optim.SGD{}}}), By: graph.Max})
 	}, func(tensors map[string][]float32, query []float64, entries [][]float64) []float64 {
 		out := make([]float64, dim)
 		for i, e := range entries {

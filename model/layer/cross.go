@@ -13,7 +13,14 @@ type CrossConfig struct {
 	Layers int
 	// Dropout is the rate behind each layer, in [0, 1).
 	Dropout float64
+	// KernelNorm and FixedLengths are those of [MLPConfig], for the layers' matrices, or vectors.
+	KernelNorm, FixedLengths bool
 	Rule
+}
+
+// linear is a layer without an activation.
+func (c *CrossConfig) linear(b *graph.Builder, name string, x graph.Node, units int, bias bool) graph.Node {
+	return MLPLayer(b, name, x, units, MLPConfig{Activation: ActivationNamed("linear"), NoBias: !bias, KernelNorm: c.KernelNorm, FixedLengths: c.FixedLengths, Rule: c.Rule})
 }
 
 // Cross is a stack of the cross layers of DCN-v2 (Wang et al., 2021, equation 1), x [rows, n] -> [rows, n]:
@@ -24,7 +31,7 @@ type CrossConfig struct {
 func Cross(b *graph.Builder, name string, x graph.Node, cfg CrossConfig) graph.Node {
 	x0 := x
 	for i := range cfg.Layers {
-		x = b.Dropout(b.Add(b.Mul(x0, Dense(b, fmt.Sprintf("%s.%d", name, i), x, x.Dim(), cfg.Rule)), x), cfg.Dropout)
+		x = b.Dropout(b.Add(b.Mul(x0, cfg.linear(b, fmt.Sprintf("%s.%d", name, i), x, x.Dim(), true)), x), cfg.Dropout)
 	}
 	return x
 }
@@ -38,7 +45,7 @@ func CrossVector(b *graph.Builder, name string, x graph.Node, cfg CrossConfig) g
 	x0 := x
 	for i := range cfg.Layers {
 		name := fmt.Sprintf("%s.%d", name, i)
-		number := b.Linear(x, weight(b, name, x.Dim(), 1, cfg.Rule), nil)
+		number := cfg.linear(b, name, x, 1, false)
 		bias := b.Tensor(param.Tensor{Name: name + ".bias", Shape: []int{x.Dim()}, Optimizer: cfg.Optimizer})
 		x = b.Dropout(b.Add(b.AddBias(b.Scale(x0, number), bias), x), cfg.Dropout)
 	}
@@ -47,11 +54,9 @@ func CrossVector(b *graph.Builder, name string, x graph.Node, cfg CrossConfig) g
 
 // CrossMixedConfig are the settings of [CrossMixed].
 type CrossMixedConfig struct {
-	// Layers is how many layers there are, Experts how many experts each has, Rank what each takes x down to.
-	Layers, Experts, Rank int
-	// Dropout is the rate behind each layer, in [0, 1).
-	Dropout float64
-	Rule
+	CrossConfig
+	// Experts is how many experts each layer has, Rank what each takes x down to.
+	Experts, Rank int
 }
 
 // CrossMixed is a stack of cross layers of DCN-v2 whose matrices are mixtures of experts of low rank (Wang et al., 2021, equations 3 to 5, DCN-Mix), x [rows, n] -> [rows, n]:
@@ -67,9 +72,9 @@ func CrossMixed(b *graph.Builder, name string, x graph.Node, cfg CrossMixedConfi
 		var experts []graph.Node
 		for e := range cfg.Experts {
 			name := fmt.Sprintf("%s.%d", name, e)
-			low := b.Apply(graph.Tanh, b.Linear(x, weight(b, name+".down", n, cfg.Rank, cfg.Rule), nil))
-			low = b.Apply(graph.Tanh, b.Linear(low, weight(b, name+".middle", cfg.Rank, cfg.Rank, cfg.Rule), nil))
-			experts = append(experts, b.Linear(low, weight(b, name+".up", cfg.Rank, n, cfg.Rule), nil))
+			low := b.Apply(graph.Tanh, cfg.linear(b, name+".down", x, cfg.Rank, false))
+			low = b.Apply(graph.Tanh, cfg.linear(b, name+".middle", low, cfg.Rank, false))
+			experts = append(experts, cfg.linear(b, name+".up", low, n, false))
 		}
 		bias := b.Tensor(param.Tensor{Name: name + ".bias", Shape: []int{n}, Optimizer: cfg.Optimizer})
 		mixed := Mixture(b, name+".gate", x, experts, cfg.Rule)

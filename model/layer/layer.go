@@ -17,6 +17,8 @@ type Rule struct {
 	Optimizer optim.Optimizer
 	// L2 adds L2·w to the gradients of weight matrices; biases and normalisation have none.
 	L2 float32
+	// Init is how weight matrices begin that lead from so many numbers to so many; nil: [param.GlorotUniform].
+	Init func(fanIn, fanOut int) param.Init
 }
 
 // Dense is a fully connected layer without activation: x [rows, n] -> x·W + b [rows, units]. Its tensors are
@@ -60,9 +62,15 @@ func Scaled(b *graph.Builder, name string, x graph.Node, scale float32, r Rule) 
 }
 
 func weight(b *graph.Builder, name string, in, out int, r Rule) graph.Tensor {
-	return b.Tensor(param.Tensor{
-		Name: name + ".weight", Shape: []int{in, out}, Init: param.GlorotUniform(in, out), Optimizer: r.Optimizer, L2: r.L2,
-	})
+	return b.Tensor(param.Tensor{Name: name + ".weight", Shape: []int{in, out}, Init: r.init(in, out), Optimizer: r.Optimizer, L2: r.L2})
+}
+
+// init is how a matrix begins.
+func (r Rule) init(in, out int) param.Init {
+	if r.Init == nil {
+		return param.GlorotUniform(in, out)
+	}
+	return r.Init(in, out)
 }
 
 // Activation is a function of each number of a value, with tensors under a name where it has any.
@@ -100,21 +108,21 @@ type MLPConfig struct {
 // batch norm if asked for, the activation, dropout if asked for. Layer i's tensors are "name.i.weight" and so on.
 func MLP(b *graph.Builder, name string, x graph.Node, cfg MLPConfig) graph.Node {
 	for i, units := range cfg.Hidden {
-		x = mlpLayer(b, fmt.Sprintf("%s.%d", name, i), x, units, cfg)
+		x = MLPLayer(b, fmt.Sprintf("%s.%d", name, i), x, units, cfg)
 	}
 	return x
 }
 
-// mlpLayer is one layer of an [MLP], its activation included.
-func mlpLayer(b *graph.Builder, name string, x graph.Node, units int, cfg MLPConfig) graph.Node {
+// MLPLayer is one layer of an [MLP], of so many units, with tensors under its own name: x [rows, n] -> [rows, units]. Hidden is not read.
+func MLPLayer(b *graph.Builder, name string, x graph.Node, units int, cfg MLPConfig) graph.Node {
 	switch {
 	case !cfg.BatchNorm && !cfg.KernelNorm && !cfg.NoBias:
 		x = Dense(b, name, x, units, cfg.Rule)
 	case cfg.KernelNorm:
-		in, w := x.Dim(), weight(b, name, x.Dim(), units, cfg.Rule)
+		w := weight(b, name, x.Dim(), units, cfg.Rule)
 		var lengths *graph.Tensor
 		if !cfg.FixedLengths {
-			length := float32(math.Sqrt(2 * float64(in) / float64(in+units))) // of the Glorot distribution's variance
+			length := float32(math.Sqrt(float64(x.Dim()) * cfg.init(x.Dim(), units).MeanSquare()))
 			learned := b.Tensor(param.Tensor{Name: name + ".length", Shape: []int{units}, Init: param.Constant(length), Optimizer: cfg.Optimizer})
 			lengths = &learned
 		}
@@ -147,8 +155,13 @@ func Residual(b *graph.Builder, name string, x graph.Node, units int, cfg MLPCon
 
 // activate is the activation of a perceptron's layers.
 func activate(b *graph.Builder, name string, x graph.Node, cfg MLPConfig) graph.Node {
-	if cfg.Activation == nil {
-		return b.Relu(x)
+	return orRelu(cfg.Activation)(b, name, x, cfg.Rule)
+}
+
+// orRelu is an activation, or relu where there is none.
+func orRelu(f Activation) Activation {
+	if f == nil {
+		return plain((*graph.Builder).Relu)
 	}
-	return cfg.Activation(b, name, x, cfg.Rule)
+	return f
 }

@@ -67,16 +67,16 @@ func TestLayersFollowReference(t *testing.T) {
 		},
 		"groups": func(b *graph.Builder, x graph.Node) graph.Node {
 			left, right := layer.Dense(b, "d", x, 4, rule), layer.Dense(b, "e", x, 6, rule)
-			return b.Concat(layer.GroupInt(b, left, right, 2, true), layer.GroupInt(b, left, right, 2, false), layer.GroupInt(b, left, right, 1, false))
+			return b.Concat(layer.GroupInt(b, "", left, right, 2, layer.GroupIntConfig{Dot: true}), layer.GroupInt(b, "", left, right, 2, layer.GroupIntConfig{}), layer.GroupInt(b, "", left, right, 1, layer.GroupIntConfig{}))
 		},
 		"all interactions": func(b *graph.Builder, x graph.Node) graph.Node {
-			return layer.AllInt(b, "a", layer.Dense(b, "d", x, 6, rule), 2, 4, rule)
+			return layer.AllInt(b, "a", layer.Dense(b, "d", x, 6, rule), 2, layer.AllIntConfig{Sums: 4, Rule: rule})
 		},
 		"compressed dots": func(b *graph.Builder, x graph.Node) graph.Node {
 			return layer.CDot(b, "c", layer.Dense(b, "d", x, 6, rule), 2, 2, layer.MLPConfig{Hidden: []int{3}, Rule: rule})
 		},
 		"co-action": func(b *graph.Builder, x graph.Node) graph.Node {
-			return layer.CAN(b, layer.Dense(b, "d", x, 2, rule), layer.Dense(b, "e", x, 12, rule), 2)
+			return layer.CAN(b, "a", layer.Dense(b, "d", x, 2, rule), layer.Dense(b, "e", x, 12, rule), layer.CANConfig{Layers: 2})
 		},
 		"routing": func(b *graph.Builder, x graph.Node) graph.Node {
 			cfg := layer.ExpertsConfig{Experts: 2, Levels: 2, Expert: layer.MLPConfig{Hidden: []int{3}, Rule: rule}}
@@ -97,10 +97,10 @@ func TestLayersFollowReference(t *testing.T) {
 			return layer.CrossVector(b, "c", x, layer.CrossConfig{Layers: 3, Rule: rule})
 		},
 		"mixed cross": func(b *graph.Builder, x graph.Node) graph.Node {
-			return layer.CrossMixed(b, "c", x, layer.CrossMixedConfig{Layers: 2, Experts: 3, Rank: 2, Rule: rule})
+			return layer.CrossMixed(b, "c", x, layer.CrossMixedConfig{CrossConfig: layer.CrossConfig{Layers: 2, Rule: rule}, Experts: 3, Rank: 2})
 		},
 		"cross of low rank": func(b *graph.Builder, x graph.Node) graph.Node {
-			return layer.CrossMixed(b, "c", x, layer.CrossMixedConfig{Layers: 2, Experts: 1, Rank: 3, Rule: rule})
+			return layer.CrossMixed(b, "c", x, layer.CrossMixedConfig{CrossConfig: layer.CrossConfig{Layers: 2, Rule: rule}, Experts: 1, Rank: 3})
 		},
 		"pair attention": func(b *graph.Builder, x graph.Node) graph.Node {
 			return layer.PairAttention(b, "a", layer.Dense(b, "d", x, 8, rule), 2, 3, rule)
@@ -109,10 +109,10 @@ func TestLayersFollowReference(t *testing.T) {
 			return layer.SelfAttention(b, "a", layer.Dense(b, "d", x, 6, rule), 2, layer.SelfAttentionConfig{Layers: 2, Heads: 2, Width: 4, Rule: rule})
 		},
 		"cin": func(b *graph.Builder, x graph.Node) graph.Node {
-			return layer.CIN(b, "c", layer.Dense(b, "d", x, 6, rule), 2, []int{3, 2}, rule)
+			return layer.CIN(b, "c", layer.Dense(b, "d", x, 6, rule), 2, layer.CINConfig{Maps: []int{3, 2}, Rule: rule})
 		},
 		"senet and bilinear": func(b *graph.Builder, x graph.Node) graph.Node {
-			return layer.Bilinear(b, "b", layer.SENet(b, "s", layer.Dense(b, "d", x, 6, rule), 2, 4, rule), 2, rule)
+			return layer.Bilinear(b, "b", layer.SENet(b, "s", layer.Dense(b, "d", x, 6, rule), 2, layer.SENetConfig{Hidden: 4, Rule: rule}), 2, rule)
 		},
 		"fusion": func(b *graph.Builder, x graph.Node) graph.Node {
 			return layer.Fusion(b, "f", layer.Dense(b, "d", x, 6, rule), layer.Dense(b, "e", x, 4, rule), 2, rule)

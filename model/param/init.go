@@ -57,6 +57,44 @@ func GlorotUniform(fanIn, fanOut int) Init {
 	return Uniform(-r, r)
 }
 
+// HeUniform draws from ±sqrt(6/fanIn) (He et al., 2015, equation 10, as a uniform distribution), for layers with relu.
+func HeUniform(fanIn, _ int) Init {
+	r := float32(math.Sqrt(6 / float64(fanIn)))
+	return Uniform(-r, r)
+}
+
+// HeNormal draws from the normal distribution of the variance 2/fanIn (He et al., 2015, equation 10) what lies within two deviations, the result having that variance.
+func HeNormal(fanIn, _ int) Init {
+	return TruncatedNormal(0, float32(math.Sqrt(2/float64(fanIn))/truncatedDeviation))
+}
+
+// GlorotNormal draws from the normal distribution of the variance 2/(fanIn+fanOut) (Glorot and Bengio, 2010) what lies within two deviations, the result having that variance.
+func GlorotNormal(fanIn, fanOut int) Init {
+	return TruncatedNormal(0, float32(math.Sqrt(2/float64(fanIn+fanOut))/truncatedDeviation))
+}
+
+// truncatedDeviation is the standard deviation of a standard normal variable that lies within 2 of 0.
+const truncatedDeviation = 0.87962566103423978
+
+// MeanSquare is the mean of the squares of the values, of a vector of one number.
+func (i Init) MeanSquare() float64 {
+	a, b := float64(i.A), float64(i.B)
+	switch i.Kind {
+	case InitZeros:
+	case InitConstant:
+		return a * a
+	case InitUniform:
+		return (a*a + a*b + b*b) / 3
+	case InitNormal:
+		return a*a + b*b
+	case InitTruncatedNormal:
+		return a*a + b*b*truncatedDeviation*truncatedDeviation
+	case InitGlorot:
+		return a * a
+	}
+	return 0
+}
+
 // String renders the initializer in one canonical form.
 func (i Init) String() string {
 	switch i.Kind {

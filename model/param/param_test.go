@@ -25,6 +25,9 @@ func TestFillFollowsDistributions(t *testing.T) {
 		{param.Normal(1, .5), 1, .5},
 		{param.GlorotUniform(30, 20), 0, math.Sqrt(2. / 50)},
 		{param.TruncatedNormal(1, .5), 1, .5 * .8796256610342398}, // √(1 - 4·φ(2)/(2·Φ(2)-1))
+		{param.GlorotNormal(30, 20), 0, math.Sqrt(2. / 50)},
+		{param.HeUniform(30, 20), 0, math.Sqrt(2. / 30)},
+		{param.HeNormal(30, 20), 0, math.Sqrt(2. / 30)},
 		{param.Glorot(1.5), 0, 1.5 * math.Sqrt(2./(1+dim))},
 	} {
 		var sum, squares float64
@@ -33,7 +36,7 @@ func TestFillFollowsDistributions(t *testing.T) {
 			c.init.Fill(v, 1, param.HashName("t", "s"), id)
 			for _, x := range v {
 				sum += float64(x)
-				if c.init.Kind == param.InitTruncatedNormal && math.Abs(float64(x)-c.mean) > 1 {
+				if c.init.Kind == param.InitTruncatedNormal && math.Abs(float64(x)-c.mean) > 2*float64(c.init.B) {
 					t.Fatalf("%s draws %v", c.init, x)
 				}
 				squares += float64(x) * float64(x)

@@ -156,12 +156,12 @@ func topologies() []topology {
 				return a.crossed(layer.Cross)
 			}
 			return a.crossed(func(b *graph.Builder, name string, x graph.Node, cfg layer.CrossConfig) graph.Node {
-				return layer.CrossMixed(b, name, x, layer.CrossMixedConfig{Layers: cfg.Layers, Experts: a.cfg.CrossExperts, Rank: a.cfg.CrossRank, Dropout: cfg.Dropout, Rule: cfg.Rule})
+				return layer.CrossMixed(b, name, x, layer.CrossMixedConfig{CrossConfig: cfg, Experts: a.cfg.CrossExperts, Rank: a.cfg.CrossRank})
 			})
 		})},
 		{name: XDeepFM, bias: true, vectors: true, interacts: true, perceptron: true, uses: []string{"maps"}, check: checkXDeepFM, build: single(func(a *assembly) graph.Node {
 			vectors := a.b.Concat(a.vectors()...)
-			cin := layer.CIN(a.b, "cin", vectors, a.cfg.Dim, a.cfg.Maps, a.rule)
+			cin := layer.CIN(a.b, "cin", vectors, a.cfg.Dim, layer.CINConfig{Maps: a.cfg.Maps, Rule: a.rule})
 			return a.b.Add(a.linear(), layer.Dense(a.b, "cin.out", cin, 1, a.rule), a.deepOut(vectors))
 		})},
 		{name: AutoInt, vectors: true, interacts: true, perceptron: true, uses: []string{"attention_layers", "attention_heads", "attention_width"}, check: checkAttentionHeads, build: single(func(a *assembly) graph.Node {

@@ -202,7 +202,7 @@ func (a *assembly) inputs() graph.Node {
 			parts = append(parts, pooled[f.Name])
 		}
 	}
-	attention := layer.AttentionConfig{Hidden: a.cfg.Attention, Activation: a.cfg.topology().activation, Rule: a.rule}
+	attention := layer.AttentionConfig{Hidden: []int{a.cfg.Attention}, Activation: a.cfg.topology().activation, Rule: a.rule}
 	for _, f := range a.sparse {
 		if f.Attends == "" {
 			continue
@@ -310,7 +310,7 @@ func (a *assembly) crossed(cross func(b *graph.Builder, name string, x graph.Nod
 // bilinear is FiBiNET.
 func (a *assembly) bilinear() graph.Node {
 	vectors, dim := a.b.Concat(a.vectors()...), a.cfg.Dim
-	weighed := layer.SENet(a.b, "senet", vectors, dim, max(vectors.Dim()/dim/a.cfg.Reduction, 1), a.rule)
+	weighed := layer.SENet(a.b, "senet", vectors, dim, layer.SENetConfig{Hidden: max(vectors.Dim()/dim/a.cfg.Reduction, 1), Rule: a.rule})
 	pairs := a.b.Concat(layer.Bilinear(a.b, "bilinear.plain", vectors, dim, a.rule), layer.Bilinear(a.b, "bilinear.weighed", weighed, dim, a.rule))
 	return a.b.Add(a.linear(), a.deepOut(pairs))
 }
