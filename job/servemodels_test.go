@@ -83,6 +83,89 @@ func TestServeModels(t *testing.T) {
 	}
 }
 
+// TestServeModelsOfAFile: models of a file are served beside others, and as it says when it has changed; one that cannot be read changes nothing.
+func TestServeModelsOfAFile(t *testing.T) {
+	t.Parallel()
+	cfg := trainTables(t)
+	dir := t.TempDir()
+	exports, file := filepath.Join(dir, "clicks"), filepath.Join(dir, "models.config")
+	r, err := job.ExportModel(t.Context(), job.ExportModelOptions{Snapshot: cfg.Dir, Format: "native", Dir: exports, RowsPerFile: 1000, Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string) {
+		t.Helper()
+		whole := file + ".new" // it is never read half written
+		if err := errors.Join(os.WriteFile(whole, []byte(text), 0o644), os.Rename(whole, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := func(name string) string {
+		return fmt.Sprintf(`model_config_list { config { name: %q base_path: %q version_labels { key: "stable" value: %s } } }`, name, exports, filepath.Base(r.Dir))
+	}
+	o := job.ServeModelsOptions{Exports: []string{exports}, ConfigFile: file, HTTP: "127.0.0.1:0", Poll: time.Millisecond}
+	for text, says := range map[string]string{
+		"": "no model_config_list", "model_config_list { config { nme: 1 } }": "needs a name and a folder", one("clicks"): `two models "clicks"`, one("a/b"): "neither / nor :", "model_config_list": "no ModelServerConfig: unexpected EOF",
+	} {
+		write(text)
+		if err := job.ServeModels(t.Context(), o); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v; want %s", text, err, says)
+		}
+	}
+	write(one("first"))
+	ready, drain, done := make(chan string, 1), make(chan struct{}), make(chan error, 1)
+	o.Ready, o.Drain = func(addr, _ string) { ready <- addr }, drain
+	go func() { done <- job.ServeModels(t.Context(), o) }()
+	var addr string
+	select {
+	case addr = <-ready:
+	case err := <-done:
+		t.Fatal(err)
+	}
+	code := func(path string) int {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/v1/models/"+path+":predict", strings.NewReader(`{"instances": [{}]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return a.StatusCode
+	}
+	for _, path := range []string{"clicks", "first", "first/labels/stable"} {
+		if got := code(path); got != http.StatusOK {
+			t.Errorf("%s: %d", path, got)
+		}
+	}
+	write(one("second"))
+	deadline := time.Now().Add(3 * time.Minute)
+	for code("second/labels/stable") != http.StatusOK || code("first") != http.StatusNotFound {
+		if time.Sleep(time.Millisecond); time.Now().After(deadline) {
+			t.Fatal("the file is not followed")
+		}
+	}
+	for _, bad := range []string{"model_config_list {", one("clicks")} {
+		write(bad)
+		if code("second") != http.StatusOK || code("clicks") != http.StatusOK {
+			t.Errorf("%s: what was served is not any more", bad)
+		}
+	}
+	write(one("third"))
+	for code("third") != http.StatusOK || code("second") != http.StatusNotFound || code("clicks") != http.StatusOK {
+		if time.Sleep(time.Millisecond); time.Now().After(deadline) {
+			t.Fatal("the file is not followed behind one that cannot be read")
+		}
+	}
+	close(drain)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestServeModelsGRPC asks with encryption and a token, over gRPC, with a second server that finds the address taken, and drains the server while somebody watches its health.
 func TestServeModelsGRPC(t *testing.T) {
 	t.Parallel()

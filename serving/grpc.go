@@ -627,24 +627,9 @@ func (m *modelService) HandleReloadConfigRequest(ctx context.Context, r *tfs.Rel
 	if !m.reload {
 		return nil, status.Error(codes.PermissionDenied, "what is served is not chosen by callers here; --allow-reload lets them")
 	}
-	list := r.GetConfig().GetModelConfigList().GetConfig()
-	if len(list) == 0 {
-		return nil, invalid("the request has no model_config_list with models")
-	}
-	var configs []ModelConfig
-	for _, c := range list {
-		p := Policy{}
-		switch {
-		case c.GetModelVersionPolicy().GetAll() != nil:
-			p.All = true
-		case c.GetModelVersionPolicy().GetSpecific() != nil:
-			if p.Specific = c.GetModelVersionPolicy().GetSpecific().GetVersions(); len(p.Specific) == 0 {
-				return nil, invalid("model %q: the policy names no version", c.GetName())
-			}
-		default:
-			p.Latest = int(c.GetModelVersionPolicy().GetLatest().GetNumVersions())
-		}
-		configs = append(configs, ModelConfig{Name: c.GetName(), Dir: c.GetBasePath(), Policy: p, Labels: c.GetVersionLabels()})
+	configs, err := modelConfigs(r.GetConfig(), Policy{})
+	if err != nil {
+		return nil, err
 	}
 	if err := m.s.models.Configure(ctx, configs); err != nil {
 		if _, ok := status.FromError(err); ok || errors.Is(err, context.Canceled) {

@@ -39,11 +39,13 @@ import (
 	"github.com/monolith-go/monolith/transforms/parse"
 )
 
-// ServeModelsOptions say what is served where, and how requests are answered. HTTP is required, and Exports or Jobs; the zero value of everything else works.
+// ServeModelsOptions say what is served where, and how requests are answered. HTTP is required, and Exports, ConfigFile or Jobs; the zero value of everything else works.
 type ServeModelsOptions struct {
 	// Exports are native exports, or folders of exports by their numbers, as DIR or NAME=DIR. Without a name it is that of the folder, or of the one above a folder that
 	// is a number. Those of stores are named by URLs, and copied to this machine.
 	Exports []string
+	// ConfigFile, if not empty, has models beside Exports, as TensorFlow Serving's --model_config_file ([serve.ReadModelConfigs]). It is read again when it has changed.
+	ConfigFile string
 	// Cache is where those of stores are copied.
 	Cache ExportCache
 	// Jobs are jobs whose models are served while they are trained.
@@ -161,6 +163,10 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 			return err
 		}
 	}
+	file := &configFile{path: o.ConfigFile, beside: configs, policy: o.Policy, log: o.Logger}
+	if configs, err = file.read(); err != nil {
+		return fault.Mark(fmt.Errorf("job: --model-config: %w", err), pipeline.ErrConfig, "")
+	}
 	if err := models.Configure(ctx, configs); err != nil {
 		return fault.Mark(fmt.Errorf("job: %w", err), pipeline.ErrConfig, "")
 	}
@@ -204,6 +210,7 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	}
 	web := server.HTTP(promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	wg.Go(func() { models.Watch(run, o.Poll) })
+	wg.Go(func() { file.watch(run, models, o.Poll) })
 	for _, m := range mirrors {
 		wg.Go(func() { m.run(run, o.Poll) })
 	}
@@ -274,8 +281,8 @@ func (o *ServeModelsOptions) models() (out []serve.ModelConfig, mirrors []*mirro
 		}
 		out = append(out, serve.ModelConfig{Name: name, Dir: dir, Policy: o.Policy})
 	}
-	if len(out)+len(o.Jobs) == 0 {
-		return nil, nil, fault.Config("job: there is nothing to serve: name exports, as DIR or NAME=DIR, or jobs")
+	if len(out)+len(o.Jobs) == 0 && o.ConfigFile == "" {
+		return nil, nil, fault.Config("job: there is nothing to serve: name exports, as DIR or NAME=DIR, or jobs, or a file with models (--model-config)")
 	}
 	return out, mirrors, nil
 }
@@ -359,7 +366,7 @@ func (o *ServeModelsOptions) checkPushes() error {
 		return fault.Config("job: rows are pushed over gRPC: --accept-pushes needs --grpc")
 	case o.Shard != nil || len(o.Rows.Addrs) > 0:
 		return fault.Config("job: rows of row shards are kept by servers that read them, as those of an export, which never change: --accept-pushes is for servers without --shard and --rows")
-	case len(o.Exports) == 0:
+	case len(o.Exports) == 0 && o.ConfigFile == "":
 		return fault.Config("job: rows are pushed to exports, and there is none to serve: a job that is being trained is followed without --accept-pushes")
 	case p.TokenFile == "" && o.TokenFile != "":
 		return fault.Config("job: who may ask would be allowed to change what is answered: --accept-pushes with --token-file needs --push-token-file, with another token")

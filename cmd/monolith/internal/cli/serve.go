@@ -23,7 +23,7 @@ func (a *App) serveCommand(out *outcome) *cobra.Command {
 		rowsTLS  secure.TLS
 	)
 	cmd := &cobra.Command{
-		Use:   "serve [NAME=]DIR|URL|JOB.yaml...",
+		Use:   "serve [[NAME=]DIR|URL|JOB.yaml...]",
 		Short: "Answer requests for predictions with exports and running jobs",
 		Long: `Answer requests for predictions with native exports (monolith export --format native), over HTTP and gRPC as TensorFlow Serving does. DIR is an export, or the folder of exports that
 --dir of monolith export names: its newest version is served, and each newer one as soon as it is there, without a request that fails. A version that cannot be opened is refused,
@@ -53,6 +53,7 @@ It listens on this machine. An address that others can reach is refused without 
 The first SIGINT or SIGTERM answers the requests that are there, and ends with exit code 0.`,
 		Example: `  monolith serve models/click
   monolith serve click=models/click rank=/srv/rank --latest 2
+  monolith serve --model-config models.config
   monolith serve live=click.yaml
   monolith serve s3://models/served/click --cache /srv/cache
   monolith serve models/click --accept-pushes
@@ -68,8 +69,8 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
   curl -d '{"instances": [{"user": 12, "item": 7}]}' \
     localhost:8501/v1/models/click:predict`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return &usageError{message: "what to serve is missing: folders of exports, exports, or job files"}
+			if len(args) == 0 && o.ConfigFile == "" {
+				return &usageError{message: "what to serve is missing: folders of exports, exports, or job files, or --model-config FILE"}
 			}
 			return nil
 		},
@@ -146,6 +147,7 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 	flags.SortFlags = false
 	flags.StringVar(&o.HTTP, "http", "127.0.0.1:8501", "`address` for HTTP")
 	flags.StringVar(&o.GRPC, "grpc", "127.0.0.1:8500", "`address` for gRPC; empty: none")
+	flags.StringVar(&o.ConfigFile, "model-config", "", "`file` of more models, with policies and labels of versions, as TensorFlow Serving's --model_config_file; it is read again when it changes")
 	flags.BoolVar(&o.Reload, "allow-reload", false, "let callers choose over gRPC which folders of this machine are served (HandleReloadConfigRequest)")
 	flags.IntVar(&o.Policy.Latest, "latest", 1, "how `many` of the newest versions of a model are served")
 	flags.BoolVar(&o.Policy.All, "all-versions", false, "serve all versions")
