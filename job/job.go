@@ -249,6 +249,8 @@ type (
 	Edited = result.Edited
 	// RunningSlots is what running shards have of each slot.
 	RunningSlots = result.RunningSlots
+	// RunningShard is what one of them holds.
+	RunningShard = result.RunningShard
 	// PushOptions say to whom the rows of a running job are pushed.
 	PushOptions = run.PushOptions
 	// Pushed is what was pushed.
@@ -516,7 +518,8 @@ func Edit(ctx context.Context, cfg *Config, o EditOptions) (*Edited, error) {
 	return run.Edit(ctx, cfg, o)
 }
 
-// InspectShards describes the rows that the running shards of a job have of each slot, while training continues. log may be nil.
+// InspectShards describes the rows that the running shards of a job have of each slot, and how much each shard has, while training continues. log may be nil. Where some do not
+// answer it describes the others, and returns [pipeline.ErrUnavailable] beside that.
 func InspectShards(ctx context.Context, cfg *Config, log *slog.Logger) (*RunningSlots, error) {
 	return run.Slots(ctx, cfg, log)
 }

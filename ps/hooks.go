@@ -23,6 +23,13 @@ type TableRowsHook interface {
 	TableRows(table string, rows int64)
 }
 
+// TableBytesHook is notified of the memory of shards.
+type TableBytesHook interface {
+	// TableBytes reports the memory that a table takes on a shard, its index and what counts fids without a row included, as often as [TableRowsHook] is
+	// notified. Negative: there is no such shard any more.
+	TableBytes(shard int, table string, bytes int64)
+}
+
 // StalenessHook is notified how stale gradients are.
 type StalenessHook interface {
 	// Staleness reports, for a push, how many updates of others had been applied since the parameters that its gradients were
@@ -53,6 +60,7 @@ type SnapshotUploadedHook interface {
 type Hooks struct {
 	requestDone  []RequestDoneHook
 	tableRows    []TableRowsHook
+	tableBytes   []TableBytesHook
 	staleness    []StalenessHook
 	snapshotDone []SnapshotDoneHook
 	uploadDone   []UploadDoneHook
@@ -64,7 +72,7 @@ type Hooks struct {
 func NewHooks(hooks ...any) *Hooks {
 	return &Hooks{
 		requestDone: hook.Of[RequestDoneHook](hooks), tableRows: hook.Of[TableRowsHook](hooks),
-		staleness: hook.Of[StalenessHook](hooks), snapshotDone: hook.Of[SnapshotDoneHook](hooks),
+		tableBytes: hook.Of[TableBytesHook](hooks), staleness: hook.Of[StalenessHook](hooks), snapshotDone: hook.Of[SnapshotDoneHook](hooks),
 		uploadDone: hook.Of[UploadDoneHook](hooks), uploaded: hook.Of[SnapshotUploadedHook](hooks),
 		standby: hook.Of[StandbyHook](hooks),
 	}
@@ -87,6 +95,16 @@ func (h *Hooks) TableRows(table string, rows int64) {
 	}
 	for _, x := range h.tableRows {
 		x.TableRows(table, rows)
+	}
+}
+
+// TableBytes reports those who implement [TableBytesHook].
+func (h *Hooks) TableBytes(shard int, table string, bytes int64) {
+	if h == nil {
+		return
+	}
+	for _, x := range h.tableBytes {
+		x.TableBytes(shard, table, bytes)
 	}
 }
 

@@ -35,6 +35,7 @@ type Metrics struct {
 	outLag     *prometheus.GaugeVec
 	request    *prometheus.HistogramVec
 	rows       *prometheus.GaugeVec
+	tableBytes *prometheus.GaugeVec
 	term       *prometheus.GaugeVec
 	answers    *prometheus.GaugeVec
 	synced     *prometheus.GaugeVec
@@ -103,6 +104,8 @@ func newMetrics(m *maker) *Metrics {
 			"Time a request to the parameter server took.", "method", "code"),
 		rows: m.gauge("monolith_ps_rows",
 			"Embedding rows of a table on all shards.", "table"),
+		tableBytes: m.gauge("monolith_ps_table_bytes",
+			"Memory that a table takes on a shard: rows with their optimizers' state, index, and what counts ids without a row.", "shard", "table"),
 		term: m.gauge("monolith_ps_term",
 			"How often the processes of a shard with a standby have taken over from each other: even, the first one is in charge, odd, the standby. At shard 0, of shard 0 itself at its witness.", "shard"),
 		answers: m.gauge("monolith_ps_in_charge",
@@ -216,6 +219,16 @@ func (h *Metrics) TableRows(table string, rows int64) {
 	h.rows.WithLabelValues(table).Set(float64(rows))
 }
 
+// TableBytes reports the memory that a table takes on a shard; negative ends its series.
+func (h *Metrics) TableBytes(shard int, table string, bytes int64) {
+	label := strconv.Itoa(shard)
+	if bytes < 0 {
+		h.tableBytes.DeleteLabelValues(label, table)
+		return
+	}
+	h.tableBytes.WithLabelValues(label, table).Set(float64(bytes))
+}
+
 // Staleness reports how many updates of others a push lacked.
 func (h *Metrics) Staleness(steps int64) { h.staleness.WithLabelValues().Observe(float64(steps)) }
 
@@ -312,6 +325,25 @@ func (t *Training) Evaluated(head, metric string, v float64) {
 // Build is what runs.
 type Build struct {
 	Version, Revision, Go string
+}
+
+// RegisterMemory registers gauges of the memory that the tables of this process take and may take, which used tells whenever somebody looks.
+func RegisterMemory(reg prometheus.Registerer, used func() (bytes, limit int64)) error {
+	m := &maker{reg: reg}
+	newMemory(m, used)
+	return errors.Join(m.errs...)
+}
+
+// newMemory are the gauges of the memory of tables.
+func newMemory(m *maker, used func() (bytes, limit int64)) {
+	m.gaugeFunc(func() float64 {
+		bytes, _ := used()
+		return float64(bytes)
+	}, "monolith_ps_memory_bytes", "Memory that tables of this process take, with the copies that snapshots keep. No series in a process without tables, or where no limit is known.")
+	m.gaugeFunc(func() float64 {
+		_, limit := used()
+		return float64(limit)
+	}, "monolith_ps_memory_limit_bytes", "Memory that tables of this process may take: ps.memory, or what the machine or its control group leaves for them.")
 }
 
 // RegisterBuild registers the build_info gauge.

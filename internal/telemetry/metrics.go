@@ -24,6 +24,7 @@ const (
 func Descriptions() []Metric {
 	m := &maker{reg: prometheus.NewRegistry()}
 	newMetrics(m)
+	newMemory(m, nil)
 	newTraining(m)
 	newBuild(m)
 	return m.made
@@ -56,6 +57,10 @@ func (m *maker) gauge(name, help string, labels ...string) *prometheus.GaugeVec 
 	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	m.register(g, Metric{name, gauge, help, labels})
 	return g
+}
+
+func (m *maker) gaugeFunc(now func() float64, name, help string) {
+	m.register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, now), Metric{Name: name, Type: gauge, Help: help})
 }
 
 func (m *maker) histogram(buckets []float64, name, help string, labels ...string) *prometheus.HistogramVec {

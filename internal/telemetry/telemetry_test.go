@@ -35,6 +35,7 @@ var (
 	_ parse.JoinObserver       = (*telemetry.Metrics)(nil)
 	_ ps.RequestDoneHook       = (*telemetry.Metrics)(nil)
 	_ ps.TableRowsHook         = (*telemetry.Metrics)(nil)
+	_ ps.TableBytesHook        = (*telemetry.Metrics)(nil)
 	_ ps.StalenessHook         = (*telemetry.Metrics)(nil)
 	_ ps.SnapshotDoneHook      = (*telemetry.Metrics)(nil)
 	_ ps.UploadDoneHook        = (*telemetry.Metrics)(nil)
@@ -70,6 +71,9 @@ func observe(t *testing.T) *prometheus.Registry {
 	h.OutputLag("examples", 7)
 	h.RequestDone("push", "ok", time.Millisecond)
 	h.TableRows("embedding", 12)
+	h.TableBytes(1, "embedding", 4096)
+	h.TableBytes(2, "embedding", 512)
+	h.TableBytes(2, "embedding", -1)
 	h.Staleness(2)
 	h.Standby(1, 3, true, true, 7)
 	h.Standby(2, 0, true, false, -1)
@@ -78,6 +82,9 @@ func observe(t *testing.T) *prometheus.Registry {
 	h.UploadDone("ok", time.Second, 1000)
 	h.UploadDone("error", time.Hour, 24)
 	h.SnapshotUploaded(7, time.Unix(1700000000, 0))
+	if err := telemetry.RegisterMemory(reg, func() (bytes, limit int64) { return 1 << 20, 1 << 30 }); err != nil {
+		t.Fatal(err)
+	}
 	tr, err := telemetry.NewTraining(reg)
 	if err != nil {
 		t.Fatal(err)

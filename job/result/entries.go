@@ -66,6 +66,20 @@ type RunningSlots struct {
 	Rows   int64      `json:"rows"`
 	Newest *time.Time `json:"newest,omitempty"`
 	Slots  []SlotInfo `json:"slots"`
+	// Shards are all that there are, in their order. Rows and Slots lack those that have Failed.
+	Shards []RunningShard `json:"shards"`
+}
+
+// RunningShard is what a running shard holds.
+type RunningShard struct {
+	Address string `json:"address"`
+	Rows    int64  `json:"rows"`
+	// Bytes is the memory of its tables: rows with room for more, index, and what counts ids without a row.
+	Bytes int64 `json:"bytes"`
+	// Dense is that of its dense parameters and their optimizers' state.
+	Dense int64 `json:"dense_bytes"`
+	// Failed says why this is not known; empty: it is.
+	Failed string `json:"failed,omitempty"`
 }
 
 // Change is a line of the changes of a job: a row that was made or changed, or an id whose row has gone, or the end of a shard's pass.

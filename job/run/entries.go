@@ -177,14 +177,27 @@ func edit(ctx context.Context, s remoteShards, o EditOptions) (_ *result.Edited,
 	return out, nil
 }
 
-// Slots describes the rows that the running shards of a job have of each slot, while training continues. Errors: as LookUp.
+// Slots describes the rows that the running shards of a job have of each slot, and how much each shard has, while training continues. Where some do not answer it describes
+// the others, and returns [pipeline.ErrUnavailable] beside that. Errors: as LookUp.
 func Slots(ctx context.Context, cfg *spec.Config, log *slog.Logger) (out *result.RunningSlots, err error) {
 	err = askShards(ctx, cfg, log, "describe its newest snapshot: monolith inspect DIR --slots", func(s remoteShards) error {
-		tables, newest, err := s.Tally(ctx)
+		tables, newest, held, err := s.TallyHeld(ctx)
 		if err != nil {
 			return fault.Unavailable(err)
 		}
 		out = &result.RunningSlots{Job: cfg.Name, Slots: []result.SlotInfo{}}
+		var missing []error
+		for _, h := range held {
+			first, _ := ps.SplitAddr(h.Addr)
+			of := result.RunningShard{Address: first, Rows: h.Stats.Rows(), Dense: h.Stats.DenseBytes}
+			for _, t := range h.Stats.Tables {
+				of.Bytes += t.Bytes
+			}
+			if h.Err != nil {
+				of.Failed, missing = h.Err.Error(), append(missing, h.Err)
+			}
+			out.Shards = append(out.Shards, of)
+		}
 		if newest > 0 {
 			at := time.UnixMicro(newest).UTC()
 			out.Newest = &at
@@ -209,6 +222,9 @@ func Slots(ctx context.Context, cfg *spec.Config, log *slog.Logger) (out *result
 				}
 				out.Slots = append(out.Slots, info)
 			}
+		}
+		if len(missing) > 0 {
+			return fault.Unavailable(fmt.Errorf("job: %d of %d shards do not answer, and are not in these figures: %w", len(missing), len(held), errors.Join(missing...)))
 		}
 		return nil
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/monolith-go/monolith/internal/telemetry"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/ps/table"
@@ -75,6 +76,17 @@ type CompareWith struct {
 	Config *spec.Config
 	// Snapshot is as of [EvalOptions].
 	Snapshot string
+}
+
+// watchMemory has metrics of the memory of this process's tables, where there is somebody to see them and a limit.
+func watchMemory(r prometheus.Registerer, m *table.Memory) error {
+	if r == nil || m == nil {
+		return nil
+	}
+	return telemetry.RegisterMemory(r, func() (bytes, limit int64) {
+		limit, _ = m.Limit()
+		return m.Used(), limit
+	})
 }
 
 // tableMemory is what tables of this process may take: ps.memory, or all that the program has for them.

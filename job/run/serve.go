@@ -279,6 +279,9 @@ func (s *serving) open(ctx context.Context) error {
 		return err
 	}
 	o.Memory, o.Writers = tableMemory(s.cfg, s.opts.Memory), len(s.opts.Shards)
+	if err := watchMemory(s.opts.Registerer, o.Memory); err != nil {
+		return err
+	}
 	o.Logger, o.Hooks, o.Grace = s.log, psHooks(metrics), min(grace, o.Lease/2)
 	o.GaveUp = func(err error) { s.failed <- unsafe(err) } // once, and there is room for it
 	s.failed = make(chan error, 2*len(s.opts.Shards)+1)

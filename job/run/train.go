@@ -202,6 +202,9 @@ func (t *trainer) openShards(ctx context.Context) (err error) {
 		return err
 	}
 	o.Logger, o.Hooks, o.Memory = t.log, psHooks(t.hooks), tableMemory(t.cfg, t.opts.Memory)
+	if err := watchMemory(t.opts.Registerer, o.Memory); err != nil {
+		return err
+	}
 	o.GaveUp = t.gaveUp
 	o.Grace = endingRun
 	t.uploads.of(&o)

@@ -131,7 +131,7 @@ type Uploads interface {
 const (
 	defaultKeep  = 3
 	defaultLease = 10 * time.Second
-	// rowsInterval is how often [ps.Hooks].TableRows is called.
+	// rowsInterval is how often [ps.Hooks].TableRows and TableBytes are called.
 	rowsInterval = 5 * time.Second
 	// minPatience is how long, at least, a periodic snapshot waits for a worker that is busy with something else.
 	minPatience = time.Minute
@@ -538,16 +538,31 @@ func (c *Cluster) Progress(ctx context.Context, source string) (map[string]ps.Pr
 
 // Stats returns what the cluster holds. Errors: [ps.ErrClosed], [ps.ErrUnreachable], the context's.
 func (c *Cluster) Stats(ctx context.Context) (ps.Stats, error) {
-	st := ps.Stats{Tables: make([]ps.TableStats, len(c.opts.Layout.Tables))}
-	for i, t := range c.opts.Layout.Tables {
-		st.Tables[i].Name = t.Name
-	}
+	all, err := c.statsOf(ctx)
+	st := c.sum(all)
+	c.mu.Lock()
+	st.SnapshotFailures = c.mu.failures
+	c.mu.Unlock()
+	return st, err
+}
+
+// statsOf returns what each shard holds.
+func (c *Cluster) statsOf(ctx context.Context) ([]ps.Stats, error) {
 	peers := c.peers()
 	all := make([]ps.Stats, len(peers))
 	err := c.eachOf(ctx, peers, func(ctx context.Context, i int, p ps.Peer) (err error) {
 		all[i], err = p.Stats(ctx)
 		return err
 	})
+	return all, err
+}
+
+// sum adds up what shards hold.
+func (c *Cluster) sum(all []ps.Stats) ps.Stats {
+	st := ps.Stats{Tables: make([]ps.TableStats, len(c.opts.Layout.Tables))}
+	for i, t := range c.opts.Layout.Tables {
+		st.Tables[i].Name = t.Name
+	}
 	for _, s := range all {
 		for i := range s.Tables {
 			st.Tables[i].Rows += s.Tables[i].Rows
@@ -556,10 +571,7 @@ func (c *Cluster) Stats(ctx context.Context) (ps.Stats, error) {
 		st.DenseBytes += s.DenseBytes
 		st.Staged += s.Staged
 	}
-	c.mu.Lock()
-	st.SnapshotFailures = c.mu.failures
-	c.mu.Unlock()
-	return st, err
+	return st
 }
 
 // Row is Entries of one fid and reports whether it has a row.
@@ -696,15 +708,15 @@ func (c *Cluster) loop() {
 	}
 	report := time.NewTicker(rowsInterval)
 	defer report.Stop()
-	c.reportRows()
+	shards := c.reportRows(0)
 	gaveUp := false
 	for {
 		select {
 		case <-c.run.Done():
-			c.reportRows()
+			c.reportRows(shards)
 			return
 		case <-report.C:
-			c.reportRows()
+			shards = c.reportRows(shards)
 		case <-due:
 			c.mu.Lock()
 			missing := c.mu.missing
@@ -737,16 +749,28 @@ func (c *Cluster) changed() bool {
 	return c.first.Changes() != saved
 }
 
-func (c *Cluster) reportRows() {
+// reportRows tells the hooks how large tables are, and returns of how many shards it has told; had is what it returned before.
+func (c *Cluster) reportRows(had int) int {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.run), statusTimeout)
 	defer cancel()
-	st, err := c.Stats(ctx)
+	all, err := c.statsOf(ctx)
 	if err != nil {
-		return // a part of the rows would be no number to show; the watch says what is wrong
+		return had // a part of the rows would be no number to show; the watch says what is wrong
 	}
-	for _, t := range st.Tables {
+	for _, t := range c.sum(all).Tables {
 		c.opts.Hooks.TableRows(t.Name, t.Rows)
 	}
+	for i, st := range all {
+		for _, t := range st.Tables {
+			c.opts.Hooks.TableBytes(i, t.Name, t.Bytes)
+		}
+	}
+	for i := len(all); i < had; i++ {
+		for _, t := range c.opts.Layout.Tables {
+			c.opts.Hooks.TableBytes(i, t.Name, -1)
+		}
+	}
+	return len(all)
 }
 
 // Info describes how the cluster is. Errors: those of [Cluster.Ready].

@@ -50,3 +50,6 @@ func ReadAddrs(b []byte) ([]string, error) {
 	d, err := readAddrs(b)
 	return d.Addrs, err
 }
+
+// ReportRows tells the hooks how large tables are.
+func (c *Cluster) ReportRows(had int) int { return c.reportRows(had) }

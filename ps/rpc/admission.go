@@ -93,7 +93,7 @@ func notGranted(what, me string, need, may secure.Right) error {
 func mayRead(method string) bool {
 	switch method {
 	case psv1.Coordinator_Info_FullMethodName, psv1.Coordinator_GetState_FullMethodName, psv1.Coordinator_Progress_FullMethodName,
-		psv1.Coordinator_Stats_FullMethodName, psv1.Coordinator_Digest_FullMethodName, psv1.Shard_Entries_FullMethodName, psv1.Shard_Newest_FullMethodName,
+		psv1.Coordinator_Stats_FullMethodName, psv1.Coordinator_Digest_FullMethodName, psv1.Shard_Stats_FullMethodName, psv1.Shard_Entries_FullMethodName, psv1.Shard_Newest_FullMethodName,
 		psv1.Shard_Tally_FullMethodName, psv1.Shard_Changes_FullMethodName:
 		return true
 	}

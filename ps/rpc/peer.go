@@ -209,6 +209,9 @@ func (p *peer) Digest(ctx context.Context) (*ps.ShardDigest, error) {
 // Stats implements [ps.Peer].
 func (p *peer) Stats(ctx context.Context) (ps.Stats, error) {
 	r, err := call(ctx, &p.t, p.s.Stats, &psv1.StatsRequest{})
+	if p.elsewhere(err) {
+		return p.other.Stats(ctx)
+	}
 	if err != nil {
 		return ps.Stats{}, err
 	}

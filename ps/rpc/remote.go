@@ -436,6 +436,41 @@ func (r *Remote) Tally(ctx context.Context) (tables []tally.Slots, newest int64,
 	return ps.TallyOf(ctx, peers)
 }
 
+// Held is what one shard holds.
+type Held struct {
+	// Addr is as in [ps.JoinAddr].
+	Addr  string
+	Stats ps.Stats
+	// Err says why it is not known.
+	Err error
+}
+
+// TallyHeld is Tally of the shards that say what they hold, and what each of them does, in their order. Errors: the context's, and those of a shard that does not answer
+// any more; one that does not answer from the beginning is left out, and its Held says why.
+func (r *Remote) TallyHeld(ctx context.Context) (tables []tally.Slots, newest int64, held []Held, err error) {
+	peers, _ := r.now()
+	held = make([]Held, len(peers))
+	var g sync.WaitGroup
+	for i, p := range peers {
+		g.Go(func() {
+			held[i].Addr = p.t.Addr
+			held[i].Stats, held[i].Err = p.Stats(ctx)
+		})
+	}
+	g.Wait()
+	var answer []*peer
+	for i, h := range held {
+		if h.Err == nil {
+			answer = append(answer, peers[i])
+		}
+	}
+	if len(answer) == 0 {
+		return nil, 0, held, errors.Join(context.Cause(ctx), held[0].Err)
+	}
+	tables, newest, err = ps.TallyOf(ctx, answer)
+	return tables, newest, held, err
+}
+
 // ChangesFor is [coordinator.Cluster.ChangesFor]. It is asked once: see [ps.Consumer].
 func (r *Remote) ChangesFor(ctx context.Context, shard int, req ps.ChangesRequest) (*ps.Changes, error) {
 	peers, _ := r.now()

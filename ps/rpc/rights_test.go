@@ -132,6 +132,9 @@ func TestRightToCoordinate(t *testing.T) {
 		if err := p.Entries(t.Context(), 0, []int64{onShard1()}, &table.Rows{}); err != nil {
 			t.Errorf("%s entries: %v", token, err)
 		}
+		if _, err := p.Stats(t.Context()); err != nil && !errors.Is(err, ps.ErrNotReady) {
+			t.Errorf("%s stats: %v", token, err)
+		}
 		if _, err := p.Tally(t.Context(), 0); !errors.Is(err, ps.ErrNotReady) { // let in; it has no state yet
 			t.Errorf("%s tally: %v", token, err)
 		}

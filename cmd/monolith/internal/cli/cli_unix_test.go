@@ -421,7 +421,9 @@ func fakes() cli.Ops {
 				return e, fail()
 			},
 			Slots: func(_ context.Context, c *job.Config, _ *slog.Logger) (*job.RunningSlots, error) {
-				return &job.RunningSlots{Job: c.Name, Rows: 345, Slots: []job.SlotInfo{{Table: "item", Slot: 2, Rows: 345, Share: 1, Bytes: 345 * 184, Occurrences: 700, Timeless: 345}}}, fail()
+				return &job.RunningSlots{Job: c.Name, Rows: 345, Slots: []job.SlotInfo{{Table: "item", Slot: 2, Rows: 345, Share: 1, Bytes: 345 * 184, Occurrences: 700, Timeless: 345}}, Shards: []job.RunningShard{
+					{Address: "a:1", Rows: 345, Bytes: 3 << 20, Dense: 2 << 10}, {Address: "b:2", Failed: "is away"},
+				}}, fail()
 			},
 			Changes: func(_ context.Context, _ *job.Config, o job.ChangesOptions) error {
 				if o.Leave {

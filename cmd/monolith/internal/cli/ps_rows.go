@@ -333,8 +333,9 @@ func (a *App) psStatsCommand(out *outcome) *cobra.Command {
 		Use:   "stats JOB.yaml",
 		Short: "Describe the rows of each slot of running shards",
 		Long: `Describe what the running shards at ps.addresses have of each slot of each table, as monolith inspect --slots does of a snapshot: rows and their
-share, memory, occurrences, mean norm, ages, and how many ids wait for a row. All rows are read once, piece by piece and as slowly as a snapshot is written,
-while training continues; rows that come or go meanwhile count or do not.`,
+share, memory, occurrences, mean norm, ages, and how many ids wait for a row; and of each shard its rows and the memory of its tables, with room for more rows and the
+index, and of its dense parameters. All rows are read once, piece by piece and as slowly as a snapshot is written,
+while training continues; rows that come or go meanwhile count or do not. Shards that do not answer are left out; the exit code is 3 then.`,
 		Example: `  monolith ps stats job.yaml
   monolith ps stats job.yaml --json | jq '.result.slots[] | {slot, rows}'`,
 		Args:              exactly("a job file"),
@@ -349,7 +350,7 @@ while training continues; rows that come or go meanwhile count or do not.`,
 				return err
 			}
 			slots, err := a.Ops.PS.Slots(cmd.Context(), cfg, a.logger.Load())
-			if err != nil {
+			if slots == nil {
 				return err
 			}
 			out.result = slots
@@ -361,13 +362,29 @@ while training continues; rows that come or go meanwhile count or do not.`,
 				if err := pairs(w, head...); err != nil {
 					return err
 				}
-				return writeSlotTable(w, slots.Slots, slots.Newest != nil)
+				if err := writeSlotTable(w, slots.Slots, slots.Newest != nil); err != nil {
+					return err
+				}
+				return writeShardTable(w, slots.Shards)
 			}
-			return nil
+			return err
 		},
 	}
 	addSet(cmd, &set)
 	return cmd
+}
+
+// writeShardTable says what each shard holds.
+func writeShardTable(w io.Writer, shards []job.RunningShard) error {
+	rows := [][]string{{"SHARD", "ADDRESS", "ROWS", "MEMORY OF TABLES", "OF DENSE"}}
+	for i, s := range shards {
+		row := []string{strconv.Itoa(i), s.Address, ui.Count(s.Rows), ui.Bytes(s.Bytes), ui.Bytes(s.Dense)}
+		if s.Failed != "" {
+			row = []string{strconv.Itoa(i), s.Address, "-", "-", "-"}
+		}
+		rows = append(rows, row)
+	}
+	return block(w, rows, 0, 2, 3, 4)
 }
 
 func (a *App) psChangesCommand(out *outcome) *cobra.Command {
