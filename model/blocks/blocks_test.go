@@ -129,7 +129,8 @@ func TestKindsFollowReference(t *testing.T) {
 		"feature_gates":  {block("g", &blocks.FeatureGates{GateHigh: 1.5, GateLow: -0.25, GateTemperature: 0.75}, "pair", "tags8"), block("h", &blocks.FeatureGates{}, "g"), block("tags8", &blocks.Dense{Units: 4}, "tags"), block("k", &blocks.Dots{}, "h")},
 		"bilinear":       {block("k", &blocks.Bilinear{}, "pair", "recent")},
 		"self_attention": {block("p", &blocks.SelfAttention{Layers: 2, Plain: true}, "v"), block("k", &blocks.SelfAttention{Layers: 2, Heads: 2, Width: 4}, "p")},
-		"fold":           {block("k", &blocks.Fold{}, "v")},
+		"fold":           {block("m", &blocks.Fold{By: "mean"}, "v"), block("l", &blocks.Fold{By: "max"}, "v"), block("o", &blocks.Fold{By: "max"}, "recent"), block("s", &blocks.Fold{}, "v"), block("k", &blocks.Concat{}, "m", "l", "o", "s")},
+		"ffm":            {block("a", &blocks.FFM{}, "pair", "recent"), block("b", &blocks.FFM{}, "price", "recent"), block("k", &blocks.Concat{}, "a", "b")},
 		"mask":           {block("k", &blocks.Mask{Units: 3}, "v", "age")},
 		"fusion":         {block("k", &blocks.Fusion{Heads: 2}, "pair", "recent")},
 		"group_int":      {block("g", &blocks.GroupInt{}, "pair", "price"), block("d", &blocks.GroupInt{Dot: true}, "pair", "v"), block("a", &blocks.GroupInt{Attention: true, Hidden: []int{3, 2}, Activation: "sigmoid"}, "pair", "v"), block("b", &blocks.GroupInt{Dot: true, Attention: true}, "pair", "price"), block("k", &blocks.Concat{}, "g", "d", "a", "b")},
@@ -293,8 +294,8 @@ func TestFaults(t *testing.T) {
 			[]string{`blocks[0].name: is "all", a block of kind embedding without tensors of its own, which optimizer, l2 and init would be of`},
 		},
 		"settings of nothing": {
-			all(block("g", &blocks.GroupInt{Hidden: []int{2}}, "pair", "price"), block("d", &blocks.Dense{Units: 1, KernelNormFixed: true}, "x"), block("h", &blocks.FeatureGates{GateLow: 1}, "v"), block("c", &blocks.CAN{Layers: 1}, "seen", "age"), block("p", &blocks.Pool{}, "c"), out("g", "d", "h", "p")), head, nil,
-			[]string{`of block "g": hidden is a setting of attention, which is false`, `of block "d": kernel_norm_fixed is a setting of kernel_norm`, `of block "h": the lower end of gates, 1, is not a number below 0`, `of block "c": the weights have 2 numbers, and 1 layers over 4 numbers have 20`},
+			all(block("g", &blocks.GroupInt{Hidden: []int{2}}, "pair", "price"), block("d", &blocks.Dense{Units: 1, KernelNormFixed: true}, "x"), block("h", &blocks.FeatureGates{GateLow: 1}, "v"), block("f", &blocks.FFM{}, "v"), block("c", &blocks.CAN{Layers: 1}, "seen", "age"), block("p", &blocks.Pool{}, "c"), out("g", "d", "h", "p", "f")), head, nil,
+			[]string{`of block "g": hidden is a setting of attention, which is false`, `of block "d": kernel_norm_fixed is a setting of kernel_norm`, `of block "f": each of the 4 vectors has 4 numbers, which are no vectors for each of the others`, `of block "h": the lower end of gates, 1, is not a number below 0`, `of block "c": the weights have 2 numbers, and 1 layers over 4 numbers have 20`},
 		},
 		"a cycle": {
 			all(block("a", &blocks.Sum{}, "first", "c"), block("b", &blocks.Sum{}, "a"), block("c", &blocks.Sum{}, "b"), out("c")), head, nil,

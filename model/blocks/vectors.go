@@ -180,14 +180,48 @@ func (s *Site) divides(width, heads int) bool {
 	return fits
 }
 
-// Fold is [graph.Builder.Fold]: [rows, vectors·dim] -> [rows, dim].
-type Fold struct{}
+// Fold makes one vector of all: [rows, vectors·dim] -> [rows, dim].
+type Fold struct {
+	// By is how: their sum, their mean, or the largest number of each column.
+	By string `yaml:"by" short:"true" default:"sum" enum:"sum|mean|max"`
+}
 
 // Wants implements [Kind].
 func (*Fold) Wants() []Input { return allVectors() }
 
 // Build implements [Kind].
-func (*Fold) Build(s *Site) []Value { return row(s.Fold(s.Join().Node, s.Dim)) }
+func (k *Fold) Build(s *Site) []Value {
+	x := s.Join().Node
+	n := x.Dim() / s.Dim
+	switch {
+	case k.By == "mean":
+		return row(s.Affine(s.Fold(x, s.Dim), 1/float32(n), 0))
+	case k.By == "max" && n > 1:
+		var parts []graph.Node
+		for i := range n {
+			parts = append(parts, s.Columns(x, i*s.Dim, (i+1)*s.Dim))
+		}
+		return row(s.Max(parts...))
+	}
+	return row(s.Fold(x, s.Dim))
+}
+
+// FFM is the sum of [graph.Builder.FieldDots]: n vectors [rows, n·(n-1)·dim] -> [rows, 1].
+type FFM struct{}
+
+// Wants implements [Kind].
+func (*FFM) Wants() []Input { return allVectors() }
+
+// Build implements [Kind].
+func (*FFM) Build(s *Site) []Value {
+	x := s.Join().Node
+	n := x.Dim() / s.Dim
+	if n < 2 || s.Dim%(n-1) != 0 {
+		s.Fault("each of the %d vectors has %s, which are no vectors for each of the others; give their tables a dim that divides by the number of the others", n, numbers(s.Dim))
+		return nil
+	}
+	return row(s.RowSum(s.FieldDots(x, s.Dim/(n-1))))
+}
 
 // Mask is [layer.Mask]: value [rows, n] and example [rows, m] -> [rows, units].
 type Mask struct {

@@ -14,7 +14,7 @@ import (
 	"github.com/monolith-go/monolith/model/zoo"
 )
 
-// TestBlocksMakeTheZoo composes models of the zoo: they are written as the same bytes. Those that examples/blocks has are compared there.
+// TestBlocksMakeTheZoo composes models of the zoo with settings of their own: they are written as the same bytes. examples/blocks has all of them in job files.
 func TestBlocksMakeTheZoo(t *testing.T) {
 	t.Parallel()
 	layers := blocks.Layers{Hidden: []int{8, 4}}

@@ -128,7 +128,8 @@ func topologies() []topology {
 			weights := a.b.Tensor(param.Tensor{
 				Name: "pairs.weight", Shape: []int{products.Dim(), 1}, Init: param.Constant(1), Optimizer: a.cfg.DenseOptimizer, L2: a.cfg.DenseL2,
 			})
-			return a.b.Add(a.linear(), a.b.Linear(products, weights, nil))
+			pairs := a.b.Linear(products, weights, nil)
+			return a.b.Add(a.linear(), pairs)
 		})},
 		{name: FFM, bias: true, vectors: true, interacts: true, fields: true, dim: 4, check: checkFFM, build: single(func(a *assembly) graph.Node {
 			return a.b.Add(a.linear(), a.b.RowSum(a.b.FieldDots(a.b.Concat(a.vectors()...), a.cfg.Dim)))

@@ -397,11 +397,11 @@ func (a *assembly) scaled() graph.Node {
 // compared is DSSM: what the cosine of two vectors says, of the features that are the item's and of the others. The first of the item's is its id.
 func (a *assembly) compared() graph.Node {
 	tower := func(name string, has func(feature string) bool) graph.Node {
-		x := layer.Dense(a.b, name+".out", a.mlp(name, a.some(has), a.cfg.Hidden), a.cfg.Vector, a.rule)
-		return a.b.Unit(x, a.cfg.Vector)
+		return layer.Dense(a.b, name+".out", a.mlp(name, a.some(has), a.cfg.Hidden), a.cfg.Vector, a.rule)
 	}
 	item := among(a.cfg.Item)
 	user, other := tower("user", func(feature string) bool { return !item(feature) }), tower("item", item)
+	user, other = a.b.Unit(user, a.cfg.Vector), a.b.Unit(other, a.cfg.Vector)
 	if a.cfg.inBatch() {
 		id := a.sparse[slices.IndexFunc(a.sparse, func(f sparse) bool { return f.Name == a.cfg.Item[0] })]
 		interval := a.b.Pool(graph.Pooled{X: a.b.Lookup(id.input, IntervalSegment), By: graph.Max})
