@@ -126,6 +126,8 @@ type TrainResult struct {
 	// trained on, 65,536 at most, earlier runs included.
 	ProgressiveExamples int64 `json:"progressive_examples,omitempty"`
 	TrainingExamples    int64 `json:"training_examples,omitempty"`
+	// Doubts say what speaks against the metrics: labels that are all the same, an AUC that is too good to be true, probabilities worse than a constant.
+	Doubts []string `json:"doubts,omitempty"`
 	// BadRows counts what was left out, by reason.
 	BadRows map[string]int64 `json:"bad_rows,omitempty"`
 	// LostRecords counts records that were gone before they were read and were passed over, Lost says which they were, up to
@@ -266,6 +268,8 @@ type Measured struct {
 	// Other are the metrics of the model compared with, and Differences how far Metrics lie above them; none without one.
 	Other       Scores                `json:"other,omitempty"`
 	Differences map[string]Difference `json:"differences,omitempty"`
+	// Doubts say what speaks against Metrics of all examples, as of [TrainResult].
+	Doubts []string `json:"doubts,omitempty"`
 }
 
 // SliceScores are the metrics of one head over the examples with one value of a column, or of two.

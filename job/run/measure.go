@@ -38,8 +38,9 @@ func usual(cfg *spec.Config, h *spec.Head) []metric.Metric {
 	return out
 }
 
-// measure computes the metrics of all heads over what was collected. group is the key of metrics within groups, or below 0.
-func measure(cfg *spec.Config, c *metric.Collection, group int) result.Scores {
+// measure computes the metrics of all heads over what was collected, and what speaks against them. group is the key of metrics within groups, or below 0.
+func measure(cfg *spec.Config, c *metric.Collection, group int) (result.Scores, []string) {
+	var doubted []string
 	scores := result.Scores{}
 	var w metric.Workspace
 	for i, h := range cfg.AllHeads() {
@@ -47,25 +48,26 @@ func measure(cfg *spec.Config, c *metric.Collection, group int) result.Scores {
 		for _, m := range metricsOf(cfg, &h) {
 			scores[h.Score(m.Name)] = m.Measure(&w, &set)
 		}
+		doubted = append(doubted, doubts(cfg, &h, &set)...)
 	}
-	return scores
+	return scores, doubted
 }
 
 // traceScores summarises the predictions of the last examples as they were trained on, progressive or not, and counts them:
-// those of the parameter server's trace, which is exactly as old as the parameters. Of a job without heads it has AUC and log
-// loss.
-func traceScores(ctx context.Context, cfg *spec.Config, store stored.State, progressive bool) (scores result.Scores, examples int64, err error) {
+// those of the parameter server's trace, which is exactly as old as the parameters, and says what speaks against the figures. Of a job without heads
+// it has AUC and log loss.
+func traceScores(ctx context.Context, cfg *spec.Config, store stored.State, progressive bool) (scores result.Scores, doubted []string, examples int64, err error) {
 	trace, err := store.State(ctx, ps.TraceState)
 	if err != nil {
-		return nil, 0, fmt.Errorf("job: the predictions stored with the parameters: %w", err)
+		return nil, nil, 0, fmt.Errorf("job: the predictions stored with the parameters: %w", err)
 	}
 	scores = result.Scores{}
 	if len(trace) == 0 {
-		return scores, 0, nil
+		return scores, nil, 0, nil
 	}
 	schema, batch, err := score.Decode(trace)
 	if err != nil {
-		return nil, 0, fmt.Errorf("job: the predictions stored with the parameters: %w", err)
+		return nil, nil, 0, fmt.Errorf("job: the predictions stored with the parameters: %w", err)
 	}
 	prefix := "training_"
 	if progressive {
@@ -93,8 +95,9 @@ func traceScores(ctx context.Context, cfg *spec.Config, store stored.State, prog
 		for _, m := range metrics {
 			scores[h.Score(prefix+m.Name)] = m.Measure(&w, &set)
 		}
+		doubted = append(doubted, doubts(cfg, &h, &set)...)
 	}
-	return scores, int64(batch.Rows), nil
+	return scores, doubted, int64(batch.Rows), nil
 }
 
 // glance is what a progress line shows of one head.

@@ -36,6 +36,8 @@ type monitor struct {
 	// fills counts which features there are; may be nil. watched is the phase that both watch.
 	fills   *fillWatch
 	watched string
+	// doubts looks at what is predicted; may be nil.
+	doubts  *doubtWatch
 	outputs *wiring.Outputs // of the job; nil: there are none
 
 	mu       sync.Mutex
@@ -100,6 +102,9 @@ func (m *monitor) observe(o trainstep.Observation) {
 		if h := &o.Scores.Heads[i]; i < len(m.glances) && (h.Width == h.NumLabels || h.NumLabels == 1) {
 			m.glances[i].window.Add(h.Width, h.Predictions, h.Labels, o.Scores.Weights, h.Mask)
 		}
+	}
+	if m.doubts != nil && m.phase.Phase == m.watched {
+		m.doubts.add(int64(o.Scores.Rows), m.glances)
 	}
 	if m.also != nil {
 		m.also(o)

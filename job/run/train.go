@@ -88,6 +88,7 @@ type trainer struct {
 	shards  shards
 	monitor *monitor
 	state   *stored.Trainer
+	doubted []string // of the last evaluation
 	// reference is what gradients of rows are sums over a batch divided by; otherBatch reports that the user was notified of it.
 	reference  int
 	otherBatch bool
@@ -144,6 +145,7 @@ func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp fun
 	}
 	t.monitor.numbers, t.monitor.fills = newNumberWatch(cfg, t.log), newFillWatch(cfg, t.log)
 	t.monitor.fills.watchGroups(cfg)
+	t.monitor.doubts = &doubtWatch{cfg: cfg, log: t.log}
 	if t.bad, err = newBadRows(cfg, t.worker, t.log); err != nil {
 		return nil, err
 	}
@@ -352,8 +354,8 @@ func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool, places st
 	if err != nil || stats.Drained {
 		return stats.Drained, err
 	}
-	scores := measure(t.cfg, found, groupKey(t.cfg))
-	t.state.Metrics = scores
+	scores, doubted := measure(t.cfg, found, groupKey(t.cfg))
+	t.state.Metrics, t.doubted = scores, doubted
 	attrs := []any{"epoch", epoch}
 	for _, name := range scores.Names() {
 		if v := scores[name]; result.Finite(v) != nil { // JSON has no other numbers

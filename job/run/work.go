@@ -698,13 +698,19 @@ func (t *trainer) result(ctx context.Context) (*result.TrainResult, error) {
 	}
 	// What several epochs were trained on is no progressive metric, though the job asks for one epoch now.
 	first := progressive(t.cfg) && t.state.Epochs <= 1
-	scores, scored, err := traceScores(ctx, t.cfg, t.shards, first)
+	scores, doubted, scored, err := traceScores(ctx, t.cfg, t.shards, first)
 	if err != nil {
 		return nil, err
 	}
 	r := &result.TrainResult{
 		Examples: t.rows, Steps: t.steps, Epochs: t.state.Epochs, Seconds: time.Since(t.began).Seconds(), Metrics: scores,
 		BadRows: t.bad.counts(), Features: t.monitor.fills.end(), EarlyStopped: t.state.Stopped, Drained: t.drained,
+	}
+	for _, text := range doubted {
+		r.Doubts = append(r.Doubts, "in training: "+text)
+	}
+	for _, text := range t.doubted {
+		r.Doubts = append(r.Doubts, "held out: "+text)
 	}
 	if first {
 		r.ProgressiveExamples = scored

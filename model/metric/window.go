@@ -20,6 +20,9 @@ func NewWindow(size int) *Window { return &Window{size: max(size, 1)} }
 // Len is the number of examples in the window.
 func (w *Window) Len() int { return w.set.Len() }
 
+// Set is the examples in the window, in no order; it belongs to the window.
+func (w *Window) Set() *Set { return &w.set }
+
 // Add takes the outputs of a batch in the order of the stream; see [Set.Add].
 func (w *Window) Add(width int, predictions, labels, weights []float32, mask []bool) {
 	w.added.Reset()

@@ -231,6 +231,7 @@ func writeEvaluated(w io.Writer, r *job.EvalResult, page string) error {
 	for _, name := range r.Metrics.Names() {
 		rows = append(rows, []string{name, measured(&r.Measured, name)})
 	}
+	rows = append(rows, doubtRows(r.Doubts)...)
 	for i := range r.Slices {
 		rows = append(rows, []string{sliceName(&r.Slices[i]), sliceScores(&r.Slices[i])})
 	}

@@ -143,6 +143,7 @@ func writeTrained(w io.Writer, r *job.TrainResult) error {
 		}
 		rows = append(rows, row)
 	}
+	rows = append(rows, doubtRows(r.Doubts)...)
 	rows = append(rows, badRows(r.BadRows)...)
 	if r.LostRecords > 0 {
 		rows = append(rows, []string{"lost", fmt.Sprintf("%s records that were gone before they were read (on_gap: skip)", ui.Count(r.LostRecords))})
@@ -168,6 +169,18 @@ func writeTrained(w io.Writer, r *job.TrainResult) error {
 		rows = append(rows, []string{"best snapshot", whichSnapshot(r.BestSnapshot, fmt.Sprintf("after epoch %d", r.BestEpoch))})
 	}
 	return pairs(w, rows...)
+}
+
+// doubtRows say what speaks against the figures above them.
+func doubtRows(doubts []string) (rows [][]string) {
+	for i, text := range doubts {
+		what := ""
+		if i == 0 {
+			what = "doubts"
+		}
+		rows = append(rows, []string{what, text})
+	}
+	return rows
 }
 
 // fillRows says which features examples lack: those with the fewest values, worst first. The full list is in --json.

@@ -1,0 +1,102 @@
+package run
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+
+	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/model/metric"
+)
+
+const (
+	// doubtsFrom is how many examples figures are doubted by at least.
+	doubtsFrom = 50
+	// qualityFrom is how many examples say something of a model: those of its first batches were predicted by one that had learnt nothing.
+	qualityFrom = 1000
+	// tooGood is an AUC that hardly any data allows.
+	tooGood = 0.9995
+	// worseBy is how much more than that of a constant the log loss of a useful model is at most: a share, and in nats.
+	worseBy, worseByNats = 1.1, 0.01
+	// doubtAfter is how many examples of a run are trained on when its last ones are looked at, since a stream has no end.
+	doubtAfter = 100_000
+)
+
+// doubts says what speaks against the figures of a head, by what it predicted of examples: labels that are all the same, an AUC that is too good to
+// be true, probabilities that are worse than a constant.
+func doubts(cfg *spec.Config, h *spec.Head, set *metric.Set) []string {
+	n := set.Len()
+	l, ok := cfg.FindLoss(h.Loss)
+	if n < doubtsFrom || !ok || l.InBatch { // it distinguishes the items of a batch, and labels weigh them
+		return nil
+	}
+	of := ""
+	if h.Name != "" {
+		of = " of " + h.Name
+	}
+	if lo, hi := slices.Min(set.Labels), slices.Max(set.Labels); lo == hi {
+		if h.SampleBias {
+			return nil // those of positives are on their way
+		}
+		return []string{fmt.Sprintf("all %d labels%s are %g: there is nothing to learn; look at the label's column, positive and the order of the data", n, of, wiring.Short(float64(lo)))}
+	}
+	if n < qualityFrom || !slices.Contains(l.Metrics, "auc") {
+		return nil
+	}
+	var out []string
+	var w metric.Workspace
+	if auc, ok := w.AUC(set.Predictions, set.Labels, set.Weights); ok && auc >= tooGood {
+		out = append(out, fmt.Sprintf("an AUC%s of %.4f is hardly true: does a feature hold what is known afterwards only, or, of held-out examples, were they trained on too?", of, auc))
+	}
+	if h.Loss != loss.CrossEntropy || h.SampleRate < 1 || h.SampleBias {
+		return out // its probabilities are not those of these labels
+	}
+	if got, ok := metric.LogLoss(set.Predictions, set.Labels, set.Weights); ok {
+		mean, constant := meanLabel(set)
+		if got > worseBy*constant+worseByNats {
+			out = append(out, fmt.Sprintf("the log loss%s, %.4f, is worse than %.4f, that of always predicting %g, the mean label: lower learning rates, give dense features the size of 1 (standardise), or train on more examples", of, got, constant, wiring.Short(mean)))
+		}
+	}
+	return out
+}
+
+// meanLabel returns the mean of the labels, and the log loss of predicting it for every example: the entropy.
+func meanLabel(set *metric.Set) (mean, entropy float64) {
+	sum, total := 0.0, 0.0
+	for i, y := range set.Labels {
+		w := 1.0
+		if set.Weights != nil {
+			w = float64(set.Weights[i])
+		}
+		sum, total = sum+w*float64(y), total+w
+	}
+	mean = sum / total
+	if mean <= 0 || mean >= 1 {
+		return mean, 0
+	}
+	return mean, -mean*math.Log(mean) - (1-mean)*math.Log1p(-mean)
+}
+
+// doubtWatch looks once at what a run has predicted of its last examples, as the end of one does.
+type doubtWatch struct {
+	cfg    *spec.Config
+	log    *slog.Logger
+	seen   int64
+	judged bool
+}
+
+// add counts examples, of which the glances have the last.
+func (d *doubtWatch) add(rows int64, glances []glance) {
+	if d.seen += rows; d.judged || d.seen < doubtAfter {
+		return
+	}
+	d.judged = true
+	for i, h := range d.cfg.AllHeads() {
+		for _, text := range doubts(d.cfg, &h, glances[i].window.Set()) {
+			d.log.Warn("figures to doubt", "doubt", text, "examples", d.seen)
+		}
+	}
+}
