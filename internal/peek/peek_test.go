@@ -200,6 +200,33 @@ func TestPropose(t *testing.T) {
 	}
 }
 
+// TestProposeHugeNumbers: numbers that a dense feature would refuse, such as ids of 64 bits without a sign, are read as text where records are
+// text, and left out elsewhere.
+func TestProposeHugeNumbers(t *testing.T) {
+	t.Parallel()
+	var c peek.Columns
+	for i := range 20 {
+		c.Add([]peek.Field{
+			{Name: "label", Type: "number", Value: int64(i % 2)},
+			{Name: "id", Type: "number", Value: 1e19 + 1e5*float64(i)},
+			{Name: "low", Type: "number", Value: -2e15 - float64(i)},
+			{Name: "most", Type: "number", Value: 1e15 - float64(i) - .5},
+		})
+	}
+	for format, want := range map[string][]string{
+		peek.CSV:       {"- {name: id, slot: 1, type: string}   #", "- {name: low, slot: 2, type: string}   #", "- {name: most, kind: dense,"},
+		peek.JSONL:     {"# - id: left out, ", "# - low: left out, ", "- {name: most, kind: dense,"},
+		peek.TFExample: {"# - id: left out, ", "# - low: left out, ", "- {name: most, kind: dense,"},
+	} {
+		got := peek.Propose(&c, peek.ProposeOptions{Format: format, Header: true}).YAML
+		for _, w := range want {
+			if !strings.Contains(got, w) {
+				t.Errorf("%s: no %q in\n%s", format, w, got)
+			}
+		}
+	}
+}
+
 // TestProposeSeveralLabels: what holds something only after a click, or is named like a label, is left out of the features and
 // proposed as a head.
 func TestProposeSeveralLabels(t *testing.T) {

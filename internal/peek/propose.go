@@ -234,6 +234,9 @@ var (
 	denseName = regexp.MustCompile(`(?i)(^|_)(price|age|count|cnt|num|rate|ratio|score|amount|duration|length|len|size|weight|width|height|distance|dist|ctr|cvr|days|seconds|minutes|avg|mean|sum|total|year)s?($|_)`)
 )
 
+// maxQuantity is the most that a number of a dense feature may be before it is scaled.
+const maxQuantity = 1e15
+
 // feature writes a column as a feature in YAML's flow style; "" when it is none, and why.
 func (c *Column) feature(format string, slot int, records int64) (text, why string) {
 	name := quote(c.Name)
@@ -267,7 +270,8 @@ func (c *Column) feature(format string, slot int, records int64) (text, why stri
 		return fmt.Sprintf("{name: %s, slot: %d%s}", name, slot, more), and(why)
 	}
 	numbers, integers := c.Numbers == c.Values, c.Integers == c.Values
-	inText := c.Texts > 0 && (format == CSV || format == TSV)
+	inLines := format == CSV || format == TSV
+	inText := c.Texts > 0 && inLines
 	switch {
 	case !numbers || c.Texts > 0 && !inText:
 		if sep := c.separator(); sep != "" {
@@ -289,6 +293,10 @@ func (c *Column) feature(format string, slot int, records int64) (text, why stri
 			why = "whole numbers: an id, or a quantity (then kind: dense)?"
 		}
 		return sparse("", why)
+	case max(-c.Min, c.Max) > maxQuantity && inLines:
+		return sparse(", type: string", "numbers above 10^15 are no quantities")
+	case max(-c.Min, c.Max) > maxQuantity:
+		return "", fmt.Sprintf("it has numbers up to %s, and a dense feature takes none above 10^15", number(max(-c.Min, c.Max)))
 	case c.MinValues != c.MaxValues:
 		return "", fmt.Sprintf("it holds %d to %d numbers, and a dense feature has a fixed width", c.MinValues, c.MaxValues)
 	}

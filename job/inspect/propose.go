@@ -54,7 +54,11 @@ func Propose(ctx context.Context, target string, opts ProposeOptions) (*result.P
 		for _, c := range info.Columns {
 			names = append(names, c.Name)
 		}
-		return nil, fault("which column of %s is to be predicted? Say --label with one of %s%s", target, strings.Join(names, ", "), near(opts.Label, names))
+		shown := strings.Join(names[:min(len(names), namesShown)], ", ")
+		if more := len(names) - namesShown; more > 0 {
+			shown += fmt.Sprintf(" and %d more", more)
+		}
+		return nil, fault("which column of %s is to be predicted? Say --label with one of %s%s", target, shown, near(opts.Label, names))
 	}
 	if p.Sparse+p.Dense == 0 {
 		return nil, fault("%s holds nothing that a feature could be made of:\n%s", target, p.YAML)
@@ -75,6 +79,9 @@ func Propose(ctx context.Context, target string, opts ProposeOptions) (*result.P
 	}
 	return &result.Proposed{Name: name, Job: text, Read: info.Read, Notes: info.Notes}, nil
 }
+
+// namesShown is how many names of columns an error lists.
+const namesShown = 50
 
 func near(name string, names []string) string {
 	if n := nearest.Name(name, names); n != "" && name != "" {
