@@ -455,7 +455,7 @@ func TestDrainedExport(t *testing.T) {
 }
 
 // TestDamageIsNotExported: a bit that is another one in the manifest's checksum, or anywhere in another file that an export is made of, is damage of that file, and leaves nothing that a server would find;
-// when the file is as it was, the export is written. (A manifest is checked as what it says: the case of a letter in a key is nothing, another version is no damage.)
+// when the file is as it was, the export is written, and has nothing of it. (A manifest is checked as what it says: the case of a letter in a key is nothing, another version is no damage.)
 func TestDamageIsNotExported(t *testing.T) {
 	t.Parallel()
 	cfg := trainTables(t)
@@ -476,8 +476,12 @@ func TestDamageIsNotExported(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed of the bits: %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
-	for _, format := range []string{"native", "savedmodel"} {
-		o := job.ExportModelOptions{Snapshot: copied, Format: format, Dir: filepath.Join(t.TempDir(), "models"), Workers: 2, RowsPerFile: 50}
+	for _, of := range []struct {
+		format      string
+		rowsPerFile int64
+	}{{"native", 50}, {"native", 0}, {"savedmodel", 0}} {
+		format := of.format
+		o := job.ExportModelOptions{Snapshot: copied, Format: format, Dir: filepath.Join(t.TempDir(), "models"), Workers: 2, RowsPerFile: of.rowsPerFile}
 		for _, name := range names {
 			path := filepath.Join(copied, name)
 			sound, err := os.ReadFile(path)
@@ -505,8 +509,18 @@ func TestDamageIsNotExported(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if r, err := job.ExportModel(t.Context(), o); err != nil || r.Rows != info.Rows() {
-			t.Errorf("%s when all is sound: %+v, %v", format, r, err)
+		r, err := job.ExportModel(t.Context(), o)
+		if err != nil || r.Rows != info.Rows() {
+			t.Fatalf("%s when all is sound: %+v, %v", format, r, err)
+		}
+		anew := o
+		anew.Dir = filepath.Join(t.TempDir(), "models")
+		want, err := job.ExportModel(t.Context(), anew)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := contents(t, r.Dir), contents(t, want.Dir); !maps.Equal(got, want) {
+			t.Errorf("%s behind damage has %q; one that met none %q, and not all of them are alike", format, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
 		}
 	}
 }

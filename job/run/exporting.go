@@ -134,27 +134,33 @@ func cannotExport(err error) error {
 	return fault.Mark(fmt.Errorf("job: %w", err), pipeline.ErrUnavailable, "make room or give the right to write there, or name another folder")
 }
 
-// plan is the graph of one table.
-func (of rowsRecipe) plan(in fsx.FS, info *snapshot.Info, set component.Set) (*pipeline.Plan, error) {
-	src, err := snapshotsource.New(info, snapshotsource.Options{FS: in, Table: of.Table, Slots: of.Slots, UpdatedAfter: of.UpdatedAfter, MinNorm: of.MinNorm, MinCount: of.MinCount, State: of.State, Whole: of.Format == formatNative})
+// plan is the graph of one table. The rows of native exports are written while the snapshot's files are verified; no file is visible before.
+func (of rowsRecipe) plan(in fsx.FS, info *snapshot.Info, set component.Set) (*pipeline.Plan, *snapshotsource.Source, error) {
+	native := of.Format == formatNative
+	src, err := snapshotsource.New(info, snapshotsource.Options{FS: in, Table: of.Table, Slots: of.Slots, UpdatedAfter: of.UpdatedAfter, MinNorm: of.MinNorm, MinCount: of.MinCount, State: of.State, Whole: native, Ahead: native})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	sink, err := of.sink(info, set)
+	sink, err := of.sink(info, set, src)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	g := pipeline.New("rows")
 	pipeline.Into(pipeline.Prefetch(pipeline.Read(g, "snapshot", src), "queue", 2), of.Format, sink)
-	return g.Plan()
+	plan, err := g.Plan()
+	return plan, src, err
 }
 
-// sink is that of one table.
-func (of rowsRecipe) sink(info *snapshot.Info, set component.Set) (pipeline.Sink[*pipeline.Batch], error) {
+// sink is that of one table, whose rows come from src.
+func (of rowsRecipe) sink(info *snapshot.Info, set component.Set, src *snapshotsource.Source) (pipeline.Sink[*pipeline.Batch], error) {
 	output := of.Of + " table " + of.Table
 	if of.Format == formatNative {
 		i := slices.IndexFunc(info.Tables, func(t snapshot.Table) bool { return t.Name == of.Table })
-		return native.Rows(of.Dir, of.Table, info.Tables[i].Dim(), of.RowsPerFile, output)
+		sink, err := native.Rows(of.Dir, of.Table, info.Tables[i].Dim(), of.RowsPerFile, output)
+		if err != nil {
+			return nil, err
+		}
+		return sink.ShownIf(src.Settle), nil
 	}
 	for _, s := range set.Sinks {
 		if f, ok := s.New().(component.FolderSink); ok && s.Name == of.Format {
@@ -170,7 +176,7 @@ func (of rowsRecipe) build(set component.Set) (*Rebuilt, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := of.plan(fsx.Local{}, info, set)
+	plan, _, err := of.plan(fsx.Local{}, info, set)
 	if err != nil {
 		return nil, err
 	}
@@ -463,7 +469,7 @@ const exportRemoved = ".removed"
 // table writes the rows of one table.
 func (e *exporting) table(ctx context.Context, of rowsRecipe) (pipeline.RunStats, error) {
 	o := e.o
-	plan, err := of.plan(e.in, e.info, o.Components)
+	plan, src, err := of.plan(e.in, e.info, o.Components)
 	if err != nil {
 		return pipeline.RunStats{}, err
 	}
@@ -473,6 +479,9 @@ func (e *exporting) table(ctx context.Context, of rowsRecipe) (pipeline.RunStats
 	opts := pipeline.RunOptions{Workers: o.Workers, Env: env, Drain: o.Drain}
 	if o.Runner == spec.RunnerLocal {
 		stats, err := local.Run(ctx, plan, opts)
+		if err != nil && ctx.Err() == nil {
+			err = cmp.Or(src.SettleAll(ctx), err) // rows of a damaged file may be refused by who writes them
+		}
 		return pipeline.Sum(stats...), err
 	}
 	config, done, err := o.Recipes.add(recipe{Run: rand.Text(), Rows: &of}, func() (*Rebuilt, error) { return &Rebuilt{Plan: plan, Env: env}, nil })

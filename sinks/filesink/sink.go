@@ -19,6 +19,7 @@ import (
 type Sink struct {
 	format Format
 	opts   Options
+	shown  func(ctx context.Context, split string) error // nil: all files are
 }
 
 var _ pipeline.Sink[*pipeline.Batch] = (*Sink)(nil)
@@ -32,7 +33,14 @@ func New(format Format, opts Options) (*Sink, error) {
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
-	return &Sink{format, opts.WithDefaults()}, nil
+	return &Sink{format, opts.WithDefaults(), nil}, nil
+}
+
+// ShownIf returns the sink with a question about a split that is asked before each file of it becomes visible, and may take its time: an error of it keeps the file from becoming so.
+func (s *Sink) ShownIf(ask func(ctx context.Context, split string) error) *Sink {
+	out := *s
+	out.shown = ask
+	return &out
 }
 
 // String implements [pipeline.Sink].
@@ -43,7 +51,7 @@ func (s *Sink) Fingerprint() string { return s.format.Fingerprint() }
 
 // Open implements [pipeline.Sink]. It makes the folder. Errors: [pipeline.ErrUnavailable].
 func (s *Sink) Open(_ context.Context, _ *pipeline.Env) (pipeline.Writer[*pipeline.Batch], error) {
-	w := &Writer{format: s.format, opts: s.opts, splits: map[pipeline.SplitID]*split{}}
+	w := &Writer{format: s.format, opts: s.opts, shown: s.shown, splits: map[pipeline.SplitID]*split{}}
 	if err := os.MkdirAll(s.opts.Dir, 0o755); err != nil {
 		return nil, w.unavailable(err)
 	}
@@ -54,7 +62,8 @@ func (s *Sink) Open(_ context.Context, _ *pipeline.Env) (pipeline.Writer[*pipeli
 type Writer struct {
 	format  Format
 	opts    Options
-	columns *arrow.Schema // nil before the first batch
+	shown   func(ctx context.Context, split string) error // nil: all files are
+	columns *arrow.Schema                                 // nil before the first batch
 	splits  map[pipeline.SplitID]*split
 	totals  struct{ files, rows, bytes int64 }
 	closed  bool
@@ -268,6 +277,13 @@ func (w *Writer) finish(ctx context.Context, sp *split) error {
 	sp.file = nil
 	if f == nil {
 		return nil
+	}
+	if w.shown != nil {
+		if err := w.shown(ctx, sp.id.Split); err != nil {
+			f.abandon()
+			sp.failed = err
+			return err
+		}
 	}
 	err := f.publish(ctx, covered{output: w.opts.Output, source: sp.id.Source, split: sp.id.Split, from: f.from, Progress: sp.at})
 	switch {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -329,6 +330,44 @@ func TestFencing(t *testing.T) {
 		}
 		if got := f.stored(t, o.Dir)["a"]; len(got) != 10 {
 			t.Fatalf("%d rows", len(got))
+		}
+	})
+}
+
+// TestShownIf: a file is visible only when who is asked about its split has agreed, before it is full and at the end.
+func TestShownIf(t *testing.T) {
+	each(t, func(t *testing.T, f format) {
+		o := filesink.Options{Dir: t.TempDir(), RowsPerFile: 10}
+		s, err := f.new(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bad := errors.New("b is not to be seen")
+		w, err := s.ShownIf(func(_ context.Context, split string) error {
+			if split == "b" {
+				return bad
+			}
+			return nil
+		}).Open(t.Context(), &pipeline.Env{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, split := range []string{"a", "b", "c"} {
+			for from := pipeline.Position(0); from < 15; from += 5 {
+				if err := w.Write(t.Context(), pipelinetest.Numbers(t, memory.NewGoAllocator(), split, from, from+5)); split != "b" && err != nil || split == "b" && (from < 5) != (err == nil) {
+					t.Errorf("%s from %d: %v", split, from, err)
+				}
+			}
+		}
+		if err := w.Flush(t.Context()); !errors.Is(err, bad) {
+			t.Error(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+		files := f.files(t, o.Dir)
+		if len(files) != 4 || slices.ContainsFunc(files, func(name string) bool { return strings.Contains(name, "~b~") }) {
+			t.Errorf("%q are visible", files)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package snapshotsource
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ type Reader struct {
 	name   string // of the source in its graph
 	split  pipeline.Split
 	in     *snapshot.RowReader
+	check  *check // of the files; nil: they are verified
 	mem    memory.Allocator
 	slots  map[int]bool // nil: all
 
@@ -41,8 +43,8 @@ type Reader struct {
 
 var _ pipeline.Reader[*pipeline.Batch] = (*Reader)(nil)
 
-func newReader(s *Source, env *pipeline.Env, split pipeline.Split, from pipeline.Position, in *snapshot.RowReader) *Reader {
-	r := &Reader{source: s, name: env.Source, split: split, in: in, at: from, mem: env.Recycled()}
+func newReader(s *Source, env *pipeline.Env, split pipeline.Split, from pipeline.Position, in *snapshot.RowReader, c *check) *Reader {
+	r := &Reader{source: s, name: env.Source, split: split, in: in, check: c, at: from, mem: env.Recycled()}
 	if len(s.opts.Slots) > 0 {
 		r.slots = map[int]bool{}
 		for _, slot := range s.opts.Slots {
@@ -63,7 +65,7 @@ func (r *Reader) Next(ctx context.Context) (*pipeline.Batch, error) {
 		}
 		if r.rows == nil {
 			if err := r.more(); err != nil {
-				return nil, err
+				return nil, r.source.fault(cmp.Or(r.check.settle(ctx), err)) // what is not sound need not decode
 			}
 			continue
 		}
@@ -80,6 +82,9 @@ func (r *Reader) Next(ctx context.Context) (*pipeline.Batch, error) {
 		r.at = o.To
 		return b, nil
 	}
+	if err := r.check.settle(ctx); err != nil {
+		return nil, r.source.fault(err)
+	}
 	return nil, io.EOF
 }
 
@@ -91,7 +96,7 @@ func (r *Reader) more() error {
 		r.ended = true
 		return nil
 	case err != nil:
-		return r.source.fault(err)
+		return err
 	}
 	r.rows, r.first, r.next = rows, first, max(0, int(int64(r.at)-first))
 	return nil
@@ -221,5 +226,6 @@ func (r *Reader) Close() error {
 		return nil
 	}
 	r.closed = true
+	r.check.close()
 	return r.in.Close()
 }

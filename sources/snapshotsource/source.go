@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -58,6 +59,9 @@ type Options struct {
 	BatchRows int
 	// FS is where the snapshot lies; nil is [fsx.Local].
 	FS fsx.FS
+	// Ahead reads rows while the files that they lie in are being verified, and not behind that: a caller that makes something of them must not show it before [Source.Settle] has said that
+	// they are what the snapshot holds. A reader does not end before.
+	Ahead bool
 }
 
 // Source reads one table of a snapshot. A split is a range of the rows that one shard has written, a position the number of a row in them.
@@ -155,7 +159,7 @@ func (s *Source) Fingerprint() string {
 	if holds == "" { // an incremental one has none
 		holds = fmt.Sprintf("%d of %d", s.info.ID, s.info.Created.UnixNano())
 	}
-	return pipeline.Fingerprint("snapshot "+holds, s.opts, "BatchRows", "FS")
+	return pipeline.Fingerprint("snapshot "+holds, s.opts, "BatchRows", "FS", "Ahead")
 }
 
 // mostSplits bounds the splits of all shards together.
@@ -200,54 +204,173 @@ func (s *Source) Splits(context.Context) ([]pipeline.Split, error) {
 }
 
 // Open implements [pipeline.Source]. The files of a shard are verified by their checksums before the first of its splits in this process is
-// read. Errors: [snapshot.ErrCorrupt], which names the file, as [pipeline.ErrBadData] too; [pipeline.ErrConfig] for a split of something else;
+// read; while it is, with [Options].Ahead. Errors: [snapshot.ErrCorrupt], which names the file, as [pipeline.ErrBadData] too; [pipeline.ErrConfig] for a split of something else;
 // [pipeline.ErrUnavailable].
 func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[*pipeline.Batch], error) {
-	var shard, part int
-	if n, err := fmt.Sscanf(split.Name, "shard-%d-part-%d", &shard, &part); err != nil || n != 2 {
-		return nil, fmt.Errorf("snapshotsource: split %q is none of a snapshot: %w", split.Name, pipeline.ErrConfig)
+	shard, err := shardOf(split.Name)
+	if err != nil {
+		return nil, err
 	}
 	f, ok := s.file(shard)
 	if !ok || split.Start < 0 || split.End < split.Start || int64(split.End) > s.info.TotalRows(f) || from < split.Start || from > split.End {
 		return nil, fmt.Errorf("snapshotsource: position %d of split %q, rows %d to %d, is none of %s: %w", from, split.Name, split.Start, split.End, s, pipeline.ErrConfig)
 	}
-	rows, err := s.open(ctx, shard)
-	if err == nil {
-		err = rows.SeekRow(int64(from))
+	if s.opts.Ahead {
+		c := s.begin(ctx, shard)
+		rows, err := s.read(ctx, shard, int64(from))
 		if err != nil {
-			err = errors.Join(err, rows.Close())
+			err = s.fault(cmp.Or(c.settle(ctx), err))
+			c.close()
+			return nil, err
 		}
+		return newReader(s, env, split, from, rows, c), nil
 	}
+	if err := s.settle(ctx, shard); err != nil {
+		return nil, s.fault(err)
+	}
+	rows, err := s.read(ctx, shard, int64(from))
 	if err != nil {
 		return nil, s.fault(err)
 	}
-	return newReader(s, env, split, from, rows), nil
+	return newReader(s, env, split, from, rows, nil), nil
 }
 
-// open opens the files of a shard, verified once in a process.
-func (s *Source) open(ctx context.Context, shard int) (*snapshot.RowReader, error) {
+// shardOf is the shard of a split by its name.
+func shardOf(split string) (shard int, err error) {
+	var part int
+	if n, err := fmt.Sscanf(split, "shard-%d-part-%d", &shard, &part); err != nil || n != 2 {
+		return 0, fmt.Errorf("snapshotsource: split %q is none of a snapshot: %w", split, pipeline.ErrConfig)
+	}
+	return shard, nil
+}
+
+// read opens the files of a shard at a row, verified or not.
+func (s *Source) read(ctx context.Context, shard int, row int64) (*snapshot.RowReader, error) {
+	rows, err := snapshot.OpenRows(ctx, s.info, s.table, shard, snapshot.RowsOptions{FS: s.opts.FS, WeightsOnly: !s.opts.State, Verified: true})
+	if err != nil {
+		return nil, err
+	}
+	if err := rows.SeekRow(row); err != nil {
+		return nil, errors.Join(err, rows.Close())
+	}
+	return rows, nil
+}
+
+// turn is the turn to verify the files of a shard, and holds whether they were.
+func (s *Source) turn(shard int) chan bool {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	turn := s.sound[shard]
 	if turn == nil {
 		turn = make(chan bool, 1)
 		turn <- false
 		s.sound[shard] = turn
 	}
-	s.mu.Unlock()
-	var sound bool
+	return turn
+}
+
+// settle returns when the files of a shard are verified, by itself or by somebody who does it at the moment: once in a process.
+func (s *Source) settle(ctx context.Context, shard int) error {
+	turn := s.turn(shard)
 	select {
-	case sound = <-turn:
+	case sound := <-turn:
+		if sound {
+			turn <- true
+			return nil
+		}
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	if sound {
-		turn <- true
+	err := s.verify(ctx, shard)
+	turn <- err == nil
+	return err
+}
+
+func (s *Source) verify(ctx context.Context, shard int) error {
+	r, err := snapshot.OpenRows(ctx, s.info, s.table, shard, snapshot.RowsOptions{FS: s.opts.FS, WeightsOnly: !s.opts.State})
+	if err != nil {
+		return err
 	}
-	r, err := snapshot.OpenRows(ctx, s.info, s.table, shard, snapshot.RowsOptions{FS: s.opts.FS, WeightsOnly: !s.opts.State, Verified: sound})
-	if !sound {
-		turn <- err == nil
+	return r.Close()
+}
+
+// Settle returns when the files that a split lies in are verified. Errors: as Open.
+func (s *Source) Settle(ctx context.Context, split string) error {
+	shard, err := shardOf(split)
+	if err == nil {
+		if err = s.settle(ctx, shard); err != nil {
+			err = s.fault(err)
+		}
 	}
-	return r, err
+	return err
+}
+
+// SettleAll is Settle for all splits that were opened in this process.
+func (s *Source) SettleAll(ctx context.Context) error {
+	s.mu.Lock()
+	shards := slices.Sorted(maps.Keys(s.sound))
+	s.mu.Unlock()
+	for _, shard := range shards {
+		if err := s.settle(ctx, shard); err != nil {
+			return s.fault(err)
+		}
+	}
+	return nil
+}
+
+// check verifies the files of a shard beside who reads them.
+type check struct {
+	source *Source
+	shard  int
+	cancel func()
+	done   chan struct{} // closed behind err; nil: somebody else verifies
+	err    error
+}
+
+// begin begins to verify a shard, unless that is done or somebody does it: then it is nil, or waits for them.
+func (s *Source) begin(ctx context.Context, shard int) *check {
+	turn, c := s.turn(shard), &check{source: s, shard: shard}
+	select {
+	case sound := <-turn:
+		if sound {
+			turn <- true
+			return nil
+		}
+	default:
+		return c
+	}
+	ctx, c.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	c.done = make(chan struct{})
+	go func() {
+		defer close(c.done)
+		c.err = s.verify(ctx, shard)
+		turn <- c.err == nil
+	}()
+	return c
+}
+
+// settle returns when the files are verified.
+func (c *check) settle(ctx context.Context) error {
+	switch {
+	case c == nil:
+		return nil
+	case c.done == nil:
+		return c.source.settle(ctx, c.shard)
+	}
+	select {
+	case <-c.done:
+		return c.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// close gives up what is not verified yet, and joins who does it.
+func (c *check) close() {
+	if c != nil && c.done != nil {
+		c.cancel()
+		<-c.done
+	}
 }
 
 // fault gives an error of a snapshot the class that runners and commands know.

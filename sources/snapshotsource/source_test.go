@@ -1,6 +1,7 @@
 package snapshotsource_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -102,14 +104,15 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	info := write(t, random(t, 1000), 2)
 	for name, o := range map[string]snapshotsource.Options{
-		"all":  {RowsPerSplit: 300, BatchRows: 64, State: true},
-		"some": {RowsPerSplit: 300, BatchRows: 64, Slots: []int{2, 4}},
+		"all":   {RowsPerSplit: 300, BatchRows: 64, State: true},
+		"some":  {RowsPerSplit: 300, BatchRows: 64, Slots: []int{2, 4}},
+		"ahead": {RowsPerSplit: 300, BatchRows: 64, Ahead: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rows := map[string]int{}
 			pipelinetest.ReadAll(t, source(t, info, o), &pipeline.Env{}, func(s pipeline.Split, b *pipeline.Batch) { rows[s.Name] += b.NumRows() })
-			if len(rows) != 4 || name == "all" && (rows["shard-00000-part-000000"] != 300 || rows["shard-00001-part-000001"] != 200) {
+			if len(rows) != 4 || name != "some" && (rows["shard-00000-part-000000"] != 300 || rows["shard-00001-part-000001"] != 200) {
 				t.Errorf("splits are %v", rows)
 			}
 			pipelinetest.TestSource(t, pipelinetest.SourceHarness[*pipeline.Batch]{
@@ -272,6 +275,148 @@ func TestDamage(t *testing.T) {
 	}
 }
 
+// held holds up who verifies files until release is closed: it reads whole MiB, and who decodes rows reads less.
+type held struct {
+	fsx.FS
+
+	release chan struct{}
+}
+
+type heldFile struct {
+	fsx.File
+
+	release chan struct{}
+}
+
+func (h held) Open(ctx context.Context, name string) (fsx.File, error) {
+	f, err := h.FS.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return heldFile{f, h.release}, nil
+}
+
+func (f heldFile) ReadAt(p []byte, at int64) (int, error) {
+	if len(p) == 1<<20 {
+		<-f.release
+	}
+	return f.File.ReadAt(p, at)
+}
+
+// TestAhead: all rows are read while their files are being verified, and the reader ends when they are; who asks whether they are waits as long. One that is closed before joins who verifies, and
+// the next who asks does it.
+func TestAhead(t *testing.T) {
+	t.Parallel()
+	const n = 100_000
+	info := write(t, random(t, n), 1)
+	release := make(chan struct{})
+	s := source(t, info, snapshotsource.Options{FS: held{fsx.Local{}, release}, Ahead: true, RowsPerSplit: n / 2})
+	splits, err := s.Splits(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ends sync.WaitGroup
+	for _, split := range splits {
+		r, err := s.Open(t.Context(), &pipeline.Env{}, split, split.Start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows := 0; rows < n/2; {
+			b, err := r.Next(t.Context())
+			if err != nil {
+				t.Fatalf("behind %d rows: %v", rows, err)
+			}
+			rows += b.NumRows()
+			b.Release()
+		}
+		ends.Go(func() {
+			if _, err := r.Next(t.Context()); !errors.Is(err, io.EOF) {
+				t.Error(err)
+			}
+			if err := s.Settle(t.Context(), split.Name); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-release:
+			default:
+				t.Error("it ends before its files are verified")
+			}
+			if err := r.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Settle(gone, splits[0].Name); !errors.Is(err, context.Canceled) {
+		t.Errorf("while files are verified: %v", err)
+	}
+	close(release)
+	ends.Wait()
+
+	s = source(t, info, snapshotsource.Options{Ahead: true})
+	r, err := s.Open(t.Context(), &pipeline.Env{}, splits[0], 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(s.Settle(t.Context(), splits[1].Name), s.SettleAll(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDamageAhead: whatever bit of a file is another one, no reader of its shard ends as if all were well, and the error is that of the file.
+func TestDamageAhead(t *testing.T) {
+	t.Parallel()
+	info := write(t, random(t, 3000), 2)
+	path := filepath.Join(info.Path, "rows-0000-0001.arrow")
+	sound, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(5, 6))
+	for range 50 {
+		bit := rng.IntN(8 * len(sound))
+		damaged := slices.Clone(sound)
+		damaged[bit/8] ^= 1 << (bit % 8)
+		if err := os.WriteFile(path, damaged, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s := source(t, info, snapshotsource.Options{Ahead: true, RowsPerSplit: 800})
+		splits, err := s.Splits(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, split := range splits {
+			r, err := s.Open(t.Context(), &pipeline.Env{}, split, split.Start)
+			for err == nil {
+				var b *pipeline.Batch
+				if b, err = r.Next(t.Context()); err == nil {
+					b.Release()
+				}
+			}
+			if r != nil {
+				if err := r.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			for _, err := range []error{err, s.Settle(t.Context(), split.Name)} {
+				switch bad := strings.HasPrefix(split.Name, "shard-00001"); {
+				case !bad && err != nil && !errors.Is(err, io.EOF):
+					t.Errorf("bit %d, %s: %v", bit, split.Name, err)
+				case bad && (!errors.Is(err, pipeline.ErrBadData) || !strings.Contains(err.Error(), "rows-0000-0001.arrow: bytes 0 to ") || !strings.Contains(err.Error(), "checksum mismatch")):
+					t.Errorf("bit %d, %s: %v", bit, split.Name, err)
+				}
+			}
+		}
+		if err := s.SettleAll(t.Context()); !errors.Is(err, snapshot.ErrCorrupt) {
+			t.Errorf("bit %d: %v", bit, err)
+		}
+	}
+}
+
 // TestFaults: what is no table, slot or split of a snapshot.
 func TestFaults(t *testing.T) {
 	t.Parallel()
@@ -339,7 +484,7 @@ func TestFingerprint(t *testing.T) {
 			return source(t, &of, o.Options)
 		},
 		Other: map[string]any{"Options.FS": fsx.Local{}},
-		Free:  map[string]string{"Options.BatchRows": "rows and positions are the same however they are cut into batches", "Options.FS": "where a snapshot lies, whose digest is in"},
+		Free:  map[string]string{"Options.BatchRows": "rows and positions are the same however they are cut into batches", "Options.FS": "where a snapshot lies, whose digest is in", "Options.Ahead": "rows are the same, whenever their files are verified"},
 	})
 	if diff := cmp.Diff(source(t, info, snapshotsource.Options{}).String(), "snap-00000007 table users"); diff != "" {
 		t.Error(diff)
