@@ -184,10 +184,10 @@ func (x *index) shrink(s *segment) {
 	x.store.release(old)
 }
 
-// limit is how many keys a segment takes before it grows, between .74 and .86 of its places: each has a limit of its own, so
+// limit is how many keys a segment takes before it grows, between .75 and .87 of its places: each has a limit of its own, so
 // that those of a table, which fill alike, do not grow at the same time.
 func (s *segment) limit() int {
-	return len(s.lines) * slots * (1516 + int(param.Mix(s.first, uint64(s.depth))%246)) / 2048
+	return len(s.lines) * slots * (1536 + int(param.Mix(s.first, uint64(s.depth))%246)) / 2048
 }
 
 // insert enters a key that is not there, growing its segment where that helps.
