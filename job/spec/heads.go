@@ -53,6 +53,10 @@ type Head struct {
 	Top int `yaml:"top" default:"0" min:"0" max:"1000000"`
 	// Alpha is how steep the steps between places of approx_ndcg are: the larger, the nearer to the NDCG, and the fewer pairs teach something.
 	Alpha float64 `yaml:"alpha" default:"10" above:"0" max:"1000"`
+	// Pair is what a pair of rows costs before lambda_rank and lambda_mrr weigh it, as in bpr, pairwise_hinge and pairwise_soft_zero_one.
+	Pair string `yaml:"pair" default:"logistic" enum:"logistic|hinge|soft_zero_one"`
+	// ByDistance is the share of that weight that goes by how far apart the two places are, in place of where they are. For lambda_rank and lambda_mrr.
+	ByDistance float64 `yaml:"by_distance" default:"0" min:"0" max:"1"`
 	// Metrics are what is computed, as of eval.metrics. Default: what suits the loss: auc, log_loss and calibration of
 	// probabilities, of values mae, rmse and, for squared, r2, of scores xauc, which for labels of 0 and 1 is the AUC, of classes accuracy and log_loss.
 	Metrics []string `yaml:"metrics" enum:"@metrics"`
@@ -94,7 +98,13 @@ func (h *Head) Settings() loss.Settings {
 		}
 		return float32(v)
 	}
-	return loss.Settings{Gamma: own(h.Gamma, 2), SampleBias: h.SampleBias, NegWeight: own(h.NegWeight, 1), Top: h.Top, Alpha: own(h.Alpha, 10)}
+	pair := h.Pair
+	if pair == loss.PairLogistic {
+		pair = ""
+	}
+	return loss.Settings{
+		Gamma: own(h.Gamma, 2), SampleBias: h.SampleBias, NegWeight: own(h.NegWeight, 1), Top: h.Top, Alpha: own(h.Alpha, 10), Pair: pair, ByDistance: float32(h.ByDistance),
+	}
 }
 
 // FindMetric returns the metric of that name, of those that the job may name.
@@ -269,6 +279,9 @@ func (v *validator) heads(known []string) {
 			v.fault(path+".logit_clip", "is %v, but %s has no logit; use %s or %s", h.LogitClip, l.Name, loss.CrossEntropy, loss.Focal)
 		}
 		for _, f := range l.FaultsOf(h.Settings()) {
+			if f.Want != "" {
+				continue // a bound of the key, which is said
+			}
 			v.fault(path+"."+f.Setting, "is %v, but %s has none; use %s", f.Value, l.Name, strings.Join(c.lossNames(func(l loss.Loss) bool { return slices.Contains(l.Takes, f.Setting) }), ", "))
 		}
 		v.column(h.Group, path+".group", known)

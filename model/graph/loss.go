@@ -80,10 +80,10 @@ func (b *Builder) addOutput(o Output) output {
 		b.fault("head %q: %s has no logit to clip, its logit clip is %v", h.Name, l.Name, h.LogitClip)
 	}
 	for _, f := range l.FaultsOf(h.Settings) {
-		if f.Foreign {
+		if f.Want == "" {
 			b.fault("head %q: %s is %v, and the loss %s has no such setting", h.Name, f.Setting, f.Value, l.Name)
 		} else {
-			b.fault("head %q: %s %v is not a number above 0", h.Name, f.Setting, f.Value)
+			b.fault("head %q: %s %v is not %s", h.Name, f.Setting, f.Value, f.Want)
 		}
 	}
 	if h.SampleRate != 1 && !l.Sampled {

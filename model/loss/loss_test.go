@@ -63,6 +63,10 @@ func random(l *loss.Loss, rows, width int, rate, bound float64, seed uint64) (*l
 		if takes("top") {
 			b.Top = int(seed)
 		}
+		if takes("pair") {
+			b.Pair = append(loss.Pairs(), "")[seed%4]
+			b.ByDistance = float32(seed%3) / 2
+		}
 		if takes("neg_weight") && seed > 0 {
 			b.NegWeight = float32(seed) * .75
 		}
@@ -295,6 +299,32 @@ func TestTopPlaces(t *testing.T) {
 	}
 }
 
+// TestPairsOfLambdas: of three rows in the wrong order the pairs of the best one, which is last, by hand: by where places are, by how far apart they are, and by half of each.
+func TestPairsOfLambdas(t *testing.T) {
+	t.Parallel()
+	l, err := loss.Find(loss.LambdaRank)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, third := 1/math.Log2(3), 0.5
+	for _, test := range []struct {
+		s            loss.Settings
+		near, two    float64 // weights of the pairs with the second and with the first row
+		cost1, cost2 float64 // of a better row that is 1 and 2 behind
+	}{
+		{loss.Settings{}, second - third, 1 - third, math.Log(1 + math.E), math.Log(1 + math.Exp(2))},
+		{loss.Settings{Pair: loss.PairHinge}, second - third, 1 - third, 2, 3},
+		{loss.Settings{ByDistance: 1, Pair: loss.PairSoftZeroOne}, 1 - second, second - third, 1 / (1 + math.Exp(-1)), 1 / (1 + math.Exp(-2))},
+		{loss.Settings{ByDistance: 0.5, Pair: loss.PairHinge}, (1 - third) / 2, (1 + second - 2*third) / 2, 2, 3},
+		{loss.Settings{ByDistance: 1, Pair: loss.PairHinge, Top: 1}, 0, second - third, 2, 3}, // the second place is behind the top too
+	} {
+		b := &loss.Batch{Rows: 3, Width: 1, Settings: test.s, Outputs: []float32{2, 1, 0}, Labels: []float32{0, 0, 1}, Scale: 1, Predictions: make([]float32, 3), Grad: make([]float32, 3)}
+		if got, want := l.Step(b), (test.near*test.cost1+test.two*test.cost2)/3; !near(got, want, 1e-12) {
+			t.Errorf("%s: %v, want %v", test.s.Text(), got, want)
+		}
+	}
+}
+
 // TestPairsOfEqualRows: bpr of rows that all weigh 2 is what pairs one by one give, twice that of weights of 1, and with outputs far from each
 // other it is finite.
 func TestPairsOfEqualRows(t *testing.T) {
@@ -445,10 +475,13 @@ func TestSettingsAreTheLosses(t *testing.T) {
 		want []loss.SettingFault
 	}{
 		{loss.Focal, loss.Settings{Gamma: 2}, nil},
-		{loss.Focal, loss.Settings{Gamma: -2}, []loss.SettingFault{{Setting: "gamma", Value: float32(-2)}}},
-		{loss.BPR, loss.Settings{NegWeight: inf}, []loss.SettingFault{{Setting: "neg_weight", Value: inf}}},
-		{loss.BPR, loss.Settings{SampleBias: true, Alpha: 3}, []loss.SettingFault{{"sample_bias", true, true}, {"alpha", float32(3), true}}},
-		{loss.LambdaRank, loss.Settings{Top: -1}, []loss.SettingFault{{Setting: "top", Value: -1}}},
+		{loss.Focal, loss.Settings{Gamma: -2}, []loss.SettingFault{{Setting: "gamma", Value: float32(-2), Want: "a number above 0"}}},
+		{loss.BPR, loss.Settings{NegWeight: inf}, []loss.SettingFault{{Setting: "neg_weight", Value: inf, Want: "a number above 0"}}},
+		{loss.BPR, loss.Settings{SampleBias: true, Alpha: 3}, []loss.SettingFault{{Setting: "sample_bias", Value: true}, {Setting: "alpha", Value: float32(3)}}},
+		{loss.LambdaRank, loss.Settings{Top: -1}, []loss.SettingFault{{Setting: "top", Value: -1, Want: "a number above 0"}}},
+		{loss.LambdaRank, loss.Settings{Pair: loss.PairHinge, ByDistance: 1}, nil},
+		{loss.LambdaMRR, loss.Settings{Pair: "hing", ByDistance: 1.5}, []loss.SettingFault{{"pair", "hing", "one of logistic, hinge, soft_zero_one"}, {"by_distance", float32(1.5), "a number from 0 to 1"}}},
+		{loss.BPR, loss.Settings{Pair: loss.PairHinge}, []loss.SettingFault{{Setting: "pair", Value: "hinge"}}},
 		{loss.CrossEntropy, loss.Settings{SampleBias: true}, nil},
 		{loss.ApproxNDCG, loss.Settings{Alpha: 3}, nil},
 	} {

@@ -50,43 +50,35 @@ func rankings() []Loss {
 		score(Loss{
 			Name: BPR, Takes: []string{settingNegWeight}, Formula: "-ln σ(zᵢ-zⱼ), the mean over pairs with yᵢ > yⱼ", Labels: AnyNumber(),
 			step:      stepLists((*list).bpr),
-			reference: lists(meanOfPairs(func(d float64) float64 { return math.Log(1 + math.Exp(-d)) })),
+			reference: lists(meanOfPairs(logistic64)),
 		}),
 		// Herbrich, Graepel and Obermayer (2000), Large Margin Rank Boundaries for Ordinal Regression, with a margin of 1.
 		score(Loss{
 			Name: PairwiseHinge, Takes: []string{settingNegWeight}, Formula: "max(0, 1-(zᵢ-zⱼ)), the mean over pairs with yᵢ > yⱼ", Labels: AnyNumber(),
 			step: stepLists(func(l *list) float64 {
-				return l.pairs(func(d float64) (float64, float64) {
-					if d < 1 {
-						return 1 - d, -1
-					}
-					return 0, 0
-				})
+				return l.pairs(hinge)
 			}),
-			reference: lists(meanOfPairs(func(d float64) float64 { return max(0, 1-d) })),
+			reference: lists(meanOfPairs(hinge64)),
 		}),
 		// TF-Ranking (Pasumarthi et al., 2019), PairwiseSoftZeroOneLoss; it is what RankNet (Burges et al., 2005, equation 2) says is the probability of the wrong order.
 		score(Loss{
 			Name: PairwiseSoftZeroOne, Takes: []string{settingNegWeight}, Formula: "σ(zⱼ-zᵢ), the mean over pairs with yᵢ > yⱼ", Labels: AnyNumber(),
 			step: stepLists(func(l *list) float64 {
-				return l.pairs(func(d float64) (float64, float64) {
-					wrong := sigmoid(-d)
-					return wrong, -wrong * sigmoid(d)
-				})
+				return l.pairs(softZeroOne)
 			}),
-			reference: lists(meanOfPairs(func(d float64) float64 { return 1 - 1/(1+math.Exp(-d)) })),
+			reference: lists(meanOfPairs(softZeroOne64)),
 		}),
 		// Burges (2010), From RankNet to LambdaRank to LambdaMART, section 4, λ with σ = 1 and NDCG over the whole list; it is the derivative of
 		// what Wang et al. (2018), The LambdaLoss Framework, sum up, at the places that the outputs give.
 		score(Loss{
-			Name: LambdaRank, Takes: []string{settingTop}, Formula: "-|ΔNDCGᵢⱼ|·ln σ(zᵢ-zⱼ), the sum over pairs with yᵢ > yⱼ", Labels: Range{Min: 0, Max: maxRelevance},
+			Name: LambdaRank, Takes: []string{settingTop, settingPair, settingByDistance}, Formula: "-|ΔNDCGᵢⱼ|·ln σ(zᵢ-zⱼ), the sum over pairs with yᵢ > yⱼ", Labels: Range{Min: 0, Max: maxRelevance},
 			step:      stepLists(func(l *list) float64 { return l.lambdas(gain, byLog) }),
 			reference: lists(lambdaReference(func(y float64) float64 { return math.Pow(2, y) - 1 }, func(place int) float64 { return 1 / math.Log2(float64(place+2)) })),
 		}),
 		// The same with the weights of TF-Ranking (Pasumarthi et al., 2019), create_reciprocal_rank_lambda_weight: y/place in the place of the gain over the logarithm. Of a list with
 		// one label above 0 that is the change of its reciprocal rank (Donmez, Svore and Burges, 2009, On the Local Optimality of LambdaRank, section 3.2).
 		score(Loss{
-			Name: LambdaMRR, Takes: []string{settingTop}, Formula: "-|yᵢ-yⱼ|·|1/placeᵢ-1/placeⱼ|·ln σ(zᵢ-zⱼ), the sum over pairs with yᵢ > yⱼ", Labels: Range{Min: 0, Max: math.MaxFloat32},
+			Name: LambdaMRR, Takes: []string{settingTop, settingPair, settingByDistance}, Formula: "-|yᵢ-yⱼ|·|1/placeᵢ-1/placeⱼ|·ln σ(zᵢ-zⱼ), the sum over pairs with yᵢ > yⱼ", Labels: Range{Min: 0, Max: math.MaxFloat32},
 			step:      stepLists(func(l *list) float64 { return l.lambdas(itself, byPlace) }),
 			reference: lists(lambdaReference(func(y float64) float64 { return y }, func(place int) float64 { return 1 / float64(place+1) })),
 		}),
@@ -228,6 +220,31 @@ func logistic(d float64) (value, slope float64) {
 	return max(-d, 0) + math.Log1p(e), -p
 }
 
+// hinge is max(0, 1-d) with its derivative.
+func hinge(d float64) (value, slope float64) {
+	if d < 1 {
+		return 1 - d, -1
+	}
+	return 0, 0
+}
+
+// softZeroOne is σ(-d) with its derivative.
+func softZeroOne(d float64) (value, slope float64) {
+	wrong := sigmoid(-d)
+	return wrong, -wrong * sigmoid(d)
+}
+
+// cost is what a pair of a list with lambdas costs.
+func (s *Settings) cost() func(d float64) (value, slope float64) {
+	switch s.Pair {
+	case PairHinge:
+		return hinge
+	case PairSoftZeroOne:
+		return softZeroOne
+	}
+	return logistic
+}
+
 // pairs is the weight of the list times the mean of f over its pairs. O(rows²).
 func (l *list) pairs(f func(d float64) (value, slope float64)) float64 {
 	var sum, total float64
@@ -333,13 +350,28 @@ func (l *list) lambdas(gain func(y float64) float64, discount func(place int) fl
 	for place, i := range l.places[:top] {
 		l.discount[i] = discount(place)
 	}
+	far := float64(l.ByDistance)
+	if far > 0 {
+		for place, i := range l.places {
+			l.best[i] = int32(place)
+		}
+	}
+	cost := l.cost()
 	for i, y := range l.y {
 		for j := range l.y {
 			if !(y > l.y[j]) {
 				continue
 			}
-			w := l.w[i] * l.w[j] * (l.e[i] - l.e[j]) * math.Abs(l.discount[i]-l.discount[j]) / ideal
-			value, slope := logistic(l.z[i] - l.z[j])
+			change := math.Abs(l.discount[i] - l.discount[j])
+			if far > 0 {
+				apart := 0.0
+				if d := int(max(l.best[i]-l.best[j], l.best[j]-l.best[i])); min(int(l.best[i]), int(l.best[j])) < top {
+					apart = discount(d-1) - discount(d)
+				}
+				change = (1-far)*change + far*apart
+			}
+			w := l.w[i] * l.w[j] * (l.e[i] - l.e[j]) * change / ideal
+			value, slope := cost(l.z[i] - l.z[j])
 			sum += w * value
 			l.g[i] += w * slope
 			l.g[j] -= w * slope
@@ -560,6 +592,11 @@ func meanOfPairs(value func(d float64) float64) func(l list64) float64 {
 }
 
 // lambdaReference counts places, and exchanges each pair for the NDCG without it.
+// The costs of pairs as formulas.
+func logistic64(d float64) float64    { return math.Log(1 + math.Exp(-d)) }
+func hinge64(d float64) float64       { return max(0, 1-d) }
+func softZeroOne64(d float64) float64 { return 1 - 1/(1+math.Exp(-d)) }
+
 func lambdaReference(gain func(y float64) float64, discount func(place int) float64) func(l list64) float64 {
 	return func(l list64) (sum float64) {
 		dcg := func(place []int) (total float64) {
@@ -578,7 +615,15 @@ func lambdaReference(gain func(y float64) float64, discount func(place int) floa
 					place[i], place[j] = place[j], place[i]
 					change := math.Abs(dcg(place)-before) / best
 					place[i], place[j] = place[j], place[i]
-					sum += l.w[i] * l.w[j] * change * math.Log(1+math.Exp(l.z[j]-l.z[i]))
+					apart, d := 0., max(place[i]-place[j], place[j]-place[i])
+					if l.Top == 0 || place[i] < l.Top || place[j] < l.Top {
+						apart = math.Abs(gain(l.y[i])-gain(l.y[j])) * math.Abs(discount(d-1)-discount(d)) / best
+					}
+					cost := map[string]func(float64) float64{PairHinge: hinge64, PairSoftZeroOne: softZeroOne64}[l.Pair]
+					if cost == nil {
+						cost = logistic64
+					}
+					sum += l.w[i] * l.w[j] * ((1-float64(l.ByDistance))*change + float64(l.ByDistance)*apart) * cost(l.z[i]-l.z[j])
 				}
 			}
 		}

@@ -23,7 +23,25 @@ type Settings struct {
 	Top int `json:"top,omitempty"`
 	// Alpha is how steep the steps between the places of [ApproxNDCG] are, above 0. 0 means 10, bytedance/monolith's.
 	Alpha float32 `json:"alpha,omitempty"`
+	// Pair is what a pair of [LambdaRank] and [LambdaMRR] costs before its weight, one of the Pair constants. Empty means [PairLogistic].
+	Pair string `json:"pair,omitempty"`
+	// ByDistance is the share of the weight of a pair of [LambdaRank] and [LambdaMRR] that goes by how far apart its places are, 0 to 1, in place of where they are (Wang et al., 2018, "The
+	// LambdaLoss Framework", equation 17, NDCG-Loss2; bytedance/monolith: 1 - smooth_fraction).
+	ByDistance float32 `json:"by_distance,omitempty"`
 }
+
+// What a pair of rows costs, by how much the better one is ahead, d.
+const (
+	// PairLogistic is -ln σ(d), that of [BPR].
+	PairLogistic = "logistic"
+	// PairHinge is max(0, 1-d), that of [PairwiseHinge].
+	PairHinge = "hinge"
+	// PairSoftZeroOne is σ(-d), that of [PairwiseSoftZeroOne].
+	PairSoftZeroOne = "soft_zero_one"
+)
+
+// Pairs lists them.
+func Pairs() []string { return []string{PairLogistic, PairHinge, PairSoftZeroOne} }
 
 // The names of the settings.
 const (
@@ -32,6 +50,8 @@ const (
 	settingNegWeight  = "neg_weight"
 	settingTop        = "top"
 	settingAlpha      = "alpha"
+	settingPair       = "pair"
+	settingByDistance = "by_distance"
 )
 
 // setting is a field of [Settings] by its name.
@@ -40,16 +60,29 @@ type setting struct {
 	value  any
 	set    bool
 	number float64 // 1 where it is none
+	want   string  // what number must be, where that is not above 0
 }
 
 func (s Settings) all() []setting {
-	number := func(name string, v float32) setting { return setting{name, v, v != 0, float64(v)} }
+	number := func(name string, v float32) setting {
+		return setting{name: name, value: v, set: v != 0, number: float64(v)}
+	}
+	pair := setting{name: settingPair, value: s.Pair, set: s.Pair != "", number: 1}
+	if pair.set && !slices.Contains(Pairs(), s.Pair) {
+		pair.number, pair.want = 0, "one of "+strings.Join(Pairs(), ", ")
+	}
+	distance := number(settingByDistance, s.ByDistance)
+	if !(s.ByDistance >= 0 && s.ByDistance <= 1) {
+		distance.number, distance.want = 0, "a number from 0 to 1"
+	}
 	return []setting{
 		number(settingGamma, s.Gamma),
-		{settingSampleBias, s.SampleBias, s.SampleBias, 1},
+		{name: settingSampleBias, value: s.SampleBias, set: s.SampleBias, number: 1},
 		number(settingNegWeight, s.NegWeight),
-		{settingTop, s.Top, s.Top != 0, float64(s.Top)},
+		{name: settingTop, value: s.Top, set: s.Top != 0, number: float64(s.Top)},
 		number(settingAlpha, s.Alpha),
+		pair,
+		distance,
 	}
 }
 
@@ -75,13 +108,13 @@ func (s Settings) WithDefaults(lossName string) Settings {
 	return s
 }
 
-// SettingFault is a setting that a loss does not take, or that is no such number.
+// SettingFault is a setting that a loss does not take, or that is nothing it can be.
 type SettingFault struct {
 	// Setting is its name, Value what it is.
 	Setting string
 	Value   any
-	// Foreign reports that the loss does not take it; otherwise it is not above 0.
-	Foreign bool
+	// Want is what it must be; empty: the loss does not take it.
+	Want string
 }
 
 // FaultsOf lists what of s is not for the loss.
@@ -89,9 +122,9 @@ func (l *Loss) FaultsOf(s Settings) (faults []SettingFault) {
 	for _, f := range s.all() {
 		switch {
 		case f.set && !slices.Contains(l.Takes, f.name):
-			faults = append(faults, SettingFault{f.name, f.value, true})
+			faults = append(faults, SettingFault{Setting: f.name, Value: f.value})
 		case f.set && (!(f.number > 0) || math.IsInf(f.number, 0)):
-			faults = append(faults, SettingFault{f.name, f.value, false})
+			faults = append(faults, SettingFault{f.name, f.value, cmp.Or(f.want, "a number above 0")})
 		}
 	}
 	return faults
