@@ -162,6 +162,11 @@ func TestEvaluateIsWhatTrainingSaw(t *testing.T) {
 	if got.Examples != 300 {
 		t.Errorf("%d examples, want 300", got.Examples)
 	}
+	// The first epoch's is named by its number, here as in predictions.
+	first, err := job.Evaluate(t.Context(), cfg, job.EvalOptions{Snapshot: "1"})
+	if err != nil || filepath.Base(first.Snapshot) != "snap-00000001" || first.Metrics["log_loss"] == got.Metrics["log_loss"] {
+		t.Errorf("the first snapshot: %+v, %v", first, err)
+	}
 	// Another model cannot take the snapshot, and says so.
 	other := epochsJob(t, dir, "train.libfm", "run", "model.deepfm.dim=5")
 	if _, err := job.Evaluate(t.Context(), other, job.EvalOptions{}); !errors.Is(err, pipeline.ErrConfig) {

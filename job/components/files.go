@@ -9,7 +9,7 @@ import (
 // FileSet are the options all file sources share.
 type FileSet struct {
 	// Files are paths or patterns (*, ?, [...]). Each file is a split, named by its path after the folder that its pattern
-	// begins with, and known again by its bytes: files that are moved, renamed or appended to continue where they were. A
+	// begins with, and known again by its bytes: files that are moved, renamed or appended to continue where they were; one that is both renamed and appended to is a new one. A
 	// pattern without a match is an error.
 	Files []string `yaml:"files" required:"true"`
 	// BlockRows is the number of records of a block.

@@ -57,7 +57,7 @@ func doubts(cfg *spec.Config, h *spec.Head, set *metric.Set) []string {
 	if got, ok := metric.LogLoss(set.Predictions, set.Labels, set.Weights); ok {
 		mean, constant := meanLabel(set)
 		if got > worseBy*constant+worseByNats {
-			out = append(out, fmt.Sprintf("the log loss%s, %.4f, is worse than %.4f, that of always predicting %g, the mean label: lower learning rates, give dense features the size of 1 (standardise), or train on more examples", of, got, constant, wiring.Short(mean)))
+			out = append(out, fmt.Sprintf("the log loss%s, %.4f, is worse than %.4f, that of always predicting %g, the mean label: lower learning rates, give dense features the size of 1 (standardise), or take more steps (more examples, epochs, smaller batches)", of, got, constant, wiring.Short(mean)))
 		}
 	}
 	return out

@@ -57,7 +57,7 @@ type Range struct{ From, To time.Time }
 // EvalOptions say what to evaluate, beside the job.
 type EvalOptions struct {
 	Options
-	// Snapshot is the path of a snapshot, or [stored.Newest] or [stored.Best] of those in the job's dir; empty: the best where
+	// Snapshot is the path of a snapshot, or of those in the job's dir a number, [stored.Newest] or [stored.Best]; empty: the best where
 	// train.early_stop is set and there is one, otherwise the newest.
 	Snapshot string
 	// MaxExamples ends the evaluation early; 0: as the job says.

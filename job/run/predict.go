@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -37,7 +36,7 @@ import (
 // PredictOptions say what to predict with, beside the job.
 type PredictOptions struct {
 	Options
-	// Snapshot is as of [EvalOptions], or the number of one in the job's dir.
+	// Snapshot is as of [EvalOptions].
 	Snapshot string
 	// Examples are those of predict.source, or where there is none of the job's source; [EvalExamples] are those of eval.source.
 	Examples string
@@ -100,7 +99,7 @@ func (p *prediction) chooseModel(ctx context.Context) (of predictedOf, err error
 	if p.model, err = wiring.Model(p.cfg); err != nil {
 		return of, err
 	}
-	if p.path, p.which, err = stored.SnapshotToRead(p.cfg, p.opts.snapshot(p.cfg)); err != nil {
+	if p.path, p.which, err = stored.SnapshotToRead(p.cfg, p.opts.Snapshot); err != nil {
 		return of, err
 	}
 	info, err := snapshot.ReadInfo(p.path)
@@ -188,14 +187,6 @@ func (o *PredictOptions) choose(c *spec.Config) error {
 		c.Source = on
 	}
 	return nil
-}
-
-// snapshot is what [stored.SnapshotToRead] is asked for.
-func (o *PredictOptions) snapshot(c *spec.Config) string {
-	if id, err := strconv.ParseUint(o.Snapshot, 10, 64); err == nil {
-		return snapshot.Path(stored.SnapshotsIn(c), id)
-	}
-	return o.Snapshot
 }
 
 // prediction is one run.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -26,7 +27,7 @@ const (
 	Best   = "best"
 )
 
-// SnapshotToRead is the snapshot that was asked for, and says which it is.
+// SnapshotToRead is the snapshot that was asked for (a path, a number, [Newest], [Best]), and says which it is.
 func SnapshotToRead(c *spec.Config, asked string) (path, which string, err error) {
 	if asked == Best || asked == "" && c.Train.EarlyStop != nil {
 		best, err := BestIn(fsx.Local{}, SnapshotsIn(c))
@@ -41,6 +42,8 @@ func SnapshotToRead(c *spec.Config, asked string) (path, which string, err error
 	}
 	if asked == "" || asked == Newest {
 		asked = c.Dir
+	} else if id, err := strconv.ParseUint(asked, 10, 64); err == nil {
+		asked = snapshot.Path(SnapshotsIn(c), id)
 	}
 	if path, err = FindSnapshot(asked); err != nil {
 		return "", "", err

@@ -77,6 +77,9 @@ With --min-auc the exit code is 4 when the model is not good enough, so that a s
 					with = &job.CompareWith{Config: other}
 				}
 			}
+			if minAUC < 0 || minAUC > 1 || math.IsNaN(minAUC) {
+				return &usageError{message: fmt.Sprintf("--min-auc is %g, must be from 0 to 1", minAUC)}
+			}
 			if (compare != "" || page != "") && !cmd.Flags().Changed("bootstrap") {
 				bootstrap = usualReplicates
 			}
@@ -106,10 +109,10 @@ With --min-auc the exit code is 4 when the model is not good enough, so that a s
 	}
 	addSet(cmd, &set)
 	addRunner(cmd, &runner)
-	cmd.Flags().StringVar(&snapshot, "snapshot", "", "`folder` of the snapshot, or newest or best of those in the job's dir (default: best with train.early_stop, otherwise newest)")
+	cmd.Flags().StringVar(&snapshot, "snapshot", "", "`folder` or number of the snapshot, or newest or best of those in the job's dir (default: best with train.early_stop, otherwise newest)")
 	cmd.Flags().StringArrayVar(&slices, "slice", nil, "measure for each value of this `column` too, or of two: a,b; may be given more than once, and takes the place of eval.slices")
 	cmd.Flags().IntVar(&bootstrap, "bootstrap", 0, fmt.Sprintf("make intervals of so many `replicates`, 20 or more; 0: none (default with --compare or --html: %d)", usualReplicates))
-	cmd.Flags().StringVar(&compare, "compare", "", "compare with another `model` on the same examples: a snapshot of this job, newest, best, or another job file")
+	cmd.Flags().StringVar(&compare, "compare", "", "compare with another `model` on the same examples: a snapshot of this job or its number, newest, best, or another job file")
 	cmd.Flags().StringVar(&page, "html", "", "write the evaluation as one page to this `file`, which needs nothing else to be shown")
 	cmd.Flags().Int64Var(&maxExamples, "max-examples", 0, "end after so many `examples`; 0: as the job says")
 	cmd.Flags().Float64Var(&minAUC, "min-auc", 0, "exit with 4 when the AUC, that of each head which has one, is below this `number` (0 to 1)")
