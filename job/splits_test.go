@@ -5,7 +5,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/monolith-go/monolith/job"
@@ -207,6 +209,37 @@ func TestOtherBytesUnderTheSameName(t *testing.T) {
 		r, said := reads(t, dir, "run", []string{path}, "epochs=1", "shuffle.rows=0")
 		if r.Examples != step.examples || !strings.Contains(said, step.says) {
 			t.Errorf("step %d: %d examples, want %d; it said %q", i, r.Examples, step.examples, said)
+		}
+	}
+}
+
+// TestWorkersWithoutSplits: who asks for more workers than there are splits is told that some have nothing to do, and nobody else.
+func TestWorkersWithoutSplits(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ splits, workers, idle int }{{1, 1, 0}, {1, 2, 1}, {3, 4, 1}, {4, 4, 0}, {4, 2, 0}} {
+		c, err := job.Decode(fmt.Appendf(nil, `
+version: 1
+dir: %q
+source: {synthetic: {examples: 2000, splits: %d}}
+parse: {features: [{name: user, slot: 1}], label: click}
+model: lr
+train: {workers: %d}
+`, t.TempDir(), tt.splits, tt.workers), "idle.yaml", job.LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var mu sync.Mutex
+		var said []string
+		if _, err := job.Run(t.Context(), c, job.RunOptions{Notice: func(s string) {
+			mu.Lock()
+			defer mu.Unlock()
+			said = append(said, s)
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		got := slices.DeleteFunc(said, func(s string) bool { return !strings.Contains(s, "have nothing to do") })
+		if want := fmt.Sprintf("%d of %d workers", tt.idle, tt.workers); tt.idle == 0 && len(got) > 0 || tt.idle > 0 && (len(got) != 1 || !strings.Contains(got[0], want)) {
+			t.Errorf("%d splits and %d workers: said %q", tt.splits, tt.workers, got)
 		}
 	}
 }

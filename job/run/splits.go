@@ -257,6 +257,13 @@ func (k *knownSplits) begin(split string, at pipeline.Position, parts []string, 
 // sourceLabel names a source in the trainer's state.
 func sourceLabel(node string, set int) string { return fmt.Sprintf("%s %d", node, set) }
 
+// sayWhoWaits says that there are more workers here than splits for them.
+func (t *trainer) sayWhoWaits() {
+	if n, workers := len(t.known.names), t.cfg.Train.Workers; n > 0 && n < workers {
+		t.notice("%d of %d workers have nothing to do: each reads splits of its own, and the source has %d; splits are files, row groups of Parquet or partitions", workers-n, workers, n)
+	}
+}
+
 // sayWhatIsRead logs what of the source was read before and what will be.
 func (t *trainer) sayWhatIsRead(ctx context.Context) error {
 	k := t.known

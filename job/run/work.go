@@ -52,6 +52,7 @@ func (t *trainer) train(ctx context.Context) (*result.TrainResult, error) {
 	if err := t.sayWhatIsRead(ctx); err != nil {
 		return nil, fault.Unavailable(err)
 	}
+	t.sayWhoWaits()
 	who := ps.JoinOptions{Worker: t.worker, Source: wiring.SourceOf(t.plan), Plan: t.plan.Hash(), Single: t.cfg.Deterministic, Splits: t.known.names}
 	lease := time.Duration(0)
 	if t.cfg.PS.Remote() {
