@@ -397,6 +397,57 @@ func TestClientThatStopsReading(t *testing.T) {
 	}
 }
 
+// TestServedByMistake: who names what is no native export is told what it is.
+func TestServedByMistake(t *testing.T) {
+	t.Parallel()
+	cfg := trainTables(t)
+	dir := t.TempDir()
+	export := func(format, at string) string {
+		t.Helper()
+		r, err := job.ExportModel(t.Context(), job.ExportModelOptions{Snapshot: cfg.Dir, Format: format, Dir: filepath.Join(dir, at), Workers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Dir
+	}
+	good := export("native", "several/clicks")
+	number := filepath.Base(good)
+	snap, err := filepath.Glob(filepath.Join(cfg.Dir, "snapshots", "snap-*"))
+	if err != nil || len(snap) == 0 {
+		t.Fatalf("%q, %v", snap, err)
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for path, says := range map[string]string{
+		export("onnx", "onnx"):                 number + " is an export as onnx; monolith export --format native",
+		filepath.Join(dir, "onnx"):             number + " is an export as onnx",
+		export("parquet", "rows"):              "is an export as parquet",
+		cfg.Dir:                                "has snapshots; ",
+		snap[0]:                                "is a snapshot; ",
+		file:                                   "is a file; folders",
+		filepath.Join(dir, "several"):          `has the folders of several models; name each, as "` + filepath.Dir(good),
+		filepath.Join(dir, "several", "click"): `click does not exist, did you mean "` + filepath.Dir(good),
+		filepath.Join(dir, "elsewhere"):        "elsewhere does not exist",
+	} {
+		if err := job.ServeModels(t.Context(), job.ServeModelsOptions{HTTP: "127.0.0.1:0", Exports: []string{"a=" + path}}); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "model a: ") || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v; want one that says %q", path, err, says)
+		}
+	}
+	o := job.ServeModelsOptions{HTTP: "127.0.0.1:0", Exports: []string{filepath.Dir(good)}, Policy: serving.Policy{Specific: []int64{77}}}
+	if err := job.ServeModels(t.Context(), o); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "has the versions "+number+", and none of [77]") {
+		t.Errorf("another version: %v", err)
+	}
+	if err := os.Remove(filepath.Join(good, "dense.f32")); err != nil {
+		t.Fatal(err)
+	}
+	o.Policy = serving.Policy{}
+	if err := job.ServeModels(t.Context(), o); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "dense.f32: no such file or directory: the export is damaged") || strings.Contains(err.Error(), "no complete") {
+		t.Errorf("without its dense weights: %v", err)
+	}
+}
+
 // TestServeModelsFaults: what cannot be served, or not safely, is refused before anything listens.
 func TestServeModelsFaults(t *testing.T) {
 	t.Parallel()

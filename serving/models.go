@@ -374,7 +374,7 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 	if m.o.Loaded != nil {
 		m.o.Loaded(name, took, err)
 	}
-	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, native.ErrNone) { // removed meanwhile
+	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, native.ErrNone) && !errors.Is(err, native.ErrCorrupt) { // removed meanwhile
 		err = fmt.Errorf("%w: %w", err, native.ErrNone)
 	}
 	s.pushing.Lock()

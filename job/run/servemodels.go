@@ -168,7 +168,7 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 		return fault.Mark(fmt.Errorf("job: --model-config: %w", err), pipeline.ErrConfig, "")
 	}
 	if err := models.Configure(ctx, configs); err != nil {
-		return fault.Mark(fmt.Errorf("job: %w", err), pipeline.ErrConfig, "")
+		return fault.Mark(fmt.Errorf("job: %w", cannotServe(configs, err)), pipeline.ErrConfig, "")
 	}
 	var kept *serve.RequestLog
 	if o.RequestLog.Dir != "" {
