@@ -54,6 +54,7 @@ func TestCluster(t *testing.T, open OpenFunc) {
 	t.Run("same result on any number of shards", s.testShards)
 	t.Run("precision", s.testPrecision)
 	t.Run("same result after kills and restores", s.testKills)
+	t.Run("plain maps in float64", s.testFloat64)
 	t.Run("rows come and go", s.testRetention)
 	t.Run("rows come and go between snapshots", s.testRetainedChains)
 	t.Run("changes of rows that come and go", s.testChangesRetained)
