@@ -629,3 +629,33 @@ func TestVariablesInValues(t *testing.T) {
 }
 
 func kafka(c *job.Config) *components.Kafka { return c.Source.Value().(*components.Kafka) }
+
+// TestHeldOutFilesAreTrainedOn: who evaluates on files that the source reads too is warned, by paths and patterns as they are written.
+func TestHeldOutFilesAreTrainedOn(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		source, eval string
+		want         int
+	}{
+		{"[a.csv]", "[b.csv]", 0},
+		{"[a.csv]", "[a.csv]", 1},
+		{"[a.csv]", "[./a.csv]", 1},
+		{"[day/*.csv]", "[day/7.csv, other/7.csv]", 1},
+		{"[day/7.csv]", "['day/*.csv']", 1},
+		{"['day/*.csv']", "['day/*.csv', day/1.csv]", 2},
+		{"['day/[.csv']", "['day/1.csv']", 0}, // no pattern at all
+		{"['day/*.csv']", "['day/1/2.csv']", 0},
+	} {
+		c := decode(t, fmt.Sprintf(`
+version: 1
+source: {text: {files: %s}}
+parse: {format: csv, header: true, features: [{name: user}], label: click}
+model: lr
+eval: {source: {text: {files: %s}}}
+`, tt.source, tt.eval), job.LoadOptions{})
+		got := c.Warnings()
+		if len(got) != tt.want || len(got) > 0 && !strings.Contains(got[0], "eval.source reads") {
+			t.Errorf("%s and %s: %q, want %d", tt.source, tt.eval, got, tt.want)
+		}
+	}
+}

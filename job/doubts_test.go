@@ -32,6 +32,10 @@ func TestFiguresToDoubt(t *testing.T) {
 			return float64(btoi(r.Float64() < 0.3+0.2*btof(x > 0))), x
 		}},
 		{name: "one class", rows: 60, row: func(r *rand.Rand) (float64, float64) { return 1, r.Float64() }, train: same, eval: same},
+		{name: "one class has weights", rows: 60, row: func(r *rand.Rand) (float64, float64) {
+			y := r.IntN(2)
+			return float64(y), float64(y)
+		}, set: []string{"parse.weight=x"}, train: same, eval: same},
 		{name: "few", rows: 49, row: func(r *rand.Rand) (float64, float64) { return 1, r.Float64() }},
 		{name: "one number", rows: 60, row: func(r *rand.Rand) (float64, float64) { return 7, r.Float64() }, set: []string{"parse.label=", "heads=[{name: y, loss: squared}]"}, train: same, eval: same},
 		{name: "biased sample", rows: 60, row: func(r *rand.Rand) (float64, float64) { return 0, r.Float64() }, set: []string{"parse.label=", "heads=[{name: y, sample_bias: true}]"}},

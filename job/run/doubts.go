@@ -37,11 +37,12 @@ func doubts(cfg *spec.Config, h *spec.Head, set *metric.Set) []string {
 	if h.Name != "" {
 		of = " of " + h.Name
 	}
-	if lo, hi := slices.Min(set.Labels), slices.Max(set.Labels); lo == hi {
+	lo, hi := labelRange(set)
+	if lo == hi {
 		if h.SampleBias {
 			return nil // those of positives are on their way
 		}
-		return []string{fmt.Sprintf("all %d labels%s are %g: there is nothing to learn; look at the label's column, positive and the order of the data", n, of, wiring.Short(float64(lo)))}
+		return []string{fmt.Sprintf("the labels%s of all %d examples are %g: there is nothing to learn; look at the label's column, positive, weights and the order of the data", of, n, wiring.Short(float64(lo)))}
 	}
 	if n < qualityFrom || !slices.Contains(l.Metrics, "auc") {
 		return nil
@@ -61,6 +62,17 @@ func doubts(cfg *spec.Config, h *spec.Head, set *metric.Set) []string {
 		}
 	}
 	return out
+}
+
+// labelRange returns the smallest and the largest label of the examples that have a weight.
+func labelRange(set *metric.Set) (lo, hi float32) {
+	lo, hi = slices.Max(set.Labels), slices.Min(set.Labels)
+	for i, y := range set.Labels {
+		if set.Weights == nil || set.Weights[i] > 0 {
+			lo, hi = min(lo, y), max(hi, y)
+		}
+	}
+	return lo, hi
 }
 
 // meanLabel returns the mean of the labels, and the log loss of predicting it for every example: the entropy.

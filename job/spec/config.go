@@ -2,6 +2,8 @@ package spec
 
 import (
 	"cmp"
+	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/monolith-go/monolith/internal/conf"
@@ -211,7 +213,30 @@ func (c *Config) Components() component.Set { return c.set }
 func (c *Config) Effective() []Setting { return c.places.Effective(c) }
 
 // Warnings lists what is odd but not wrong, for the log and for check: environment variables that look like settings but
-// are none, features that share a slot, the label among the features.
+// are none, features that share a slot, the label among the features, files that are trained on and held out.
 func (c *Config) Warnings() []string {
-	return slices.Concat(c.places.Notes(), c.Parse.warnings(c.AllHeads()), c.retentionWarnings())
+	return slices.Concat(c.places.Notes(), c.Parse.warnings(c.AllHeads()), c.heldOutWarnings(), c.retentionWarnings())
+}
+
+// heldOutWarnings names what eval.source reads and the source too. Patterns are compared as they are written, without looking which files there are.
+func (c *Config) heldOutWarnings() (out []string) {
+	if c.Eval.Source == nil {
+		return nil
+	}
+	for i, held := range c.Eval.Source.FileList() {
+		for _, trained := range c.Source.FileList() {
+			if covers(trained, held) || covers(held, trained) {
+				out = append(out, fmt.Sprintf("eval.source reads %q (files[%d]), and the source reads %q: what was trained on says nothing of examples that the model has not seen", held, i, trained))
+				break
+			}
+		}
+	}
+	return out
+}
+
+// covers reports whether a pattern matches a path, or is the same.
+func covers(pattern, path string) bool {
+	pattern, path = filepath.Clean(pattern), filepath.Clean(path)
+	ok, err := filepath.Match(pattern, path)
+	return pattern == path || ok && err == nil
 }
