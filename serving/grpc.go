@@ -375,6 +375,14 @@ func readTensor(name string, t *tensorflow.TensorProto, l *limits) (*Column, err
 		c.Ints, err = values(name, n, content, t.GetUint64Val(), 8, littleInt64, func(x uint64) int64 { return int64(x) })
 	case tensorflow.DataType_DT_INT32:
 		c.Ints, err = values(name, n, content, t.GetIntVal(), 4, func(b []byte) int64 { return int64(int32(binary.LittleEndian.Uint32(b))) }, func(x int32) int64 { return int64(x) })
+	case tensorflow.DataType_DT_INT16:
+		c.Ints, err = values(name, n, content, t.GetIntVal(), 2, func(b []byte) int64 { return int64(int16(binary.LittleEndian.Uint16(b))) }, func(x int32) int64 { return int64(x) })
+	case tensorflow.DataType_DT_UINT16:
+		c.Ints, err = values(name, n, content, t.GetIntVal(), 2, func(b []byte) int64 { return int64(binary.LittleEndian.Uint16(b)) }, func(x int32) int64 { return int64(x) })
+	case tensorflow.DataType_DT_INT8:
+		c.Ints, err = values(name, n, content, t.GetIntVal(), 1, func(b []byte) int64 { return int64(int8(b[0])) }, func(x int32) int64 { return int64(x) })
+	case tensorflow.DataType_DT_UINT8:
+		c.Ints, err = values(name, n, content, t.GetIntVal(), 1, func(b []byte) int64 { return int64(b[0]) }, func(x int32) int64 { return int64(x) })
 	case tensorflow.DataType_DT_UINT32:
 		c.Ints, err = values(name, n, content, t.GetUint32Val(), 4, func(b []byte) int64 { return int64(binary.LittleEndian.Uint32(b)) }, func(x uint32) int64 { return int64(x) })
 	case tensorflow.DataType_DT_BOOL:
@@ -397,7 +405,7 @@ func readTensor(name string, t *tensorflow.TensorProto, l *limits) (*Column, err
 		}
 		c.Texts, err = values(name, n, nil, t.GetStringVal(), 1, nil, func(x []byte) []byte { return x })
 	default:
-		return nil, invalid("input %q has the type %s; DT_INT64, DT_INT32, DT_UINT32, DT_UINT64, DT_BOOL, DT_FLOAT, DT_DOUBLE and DT_STRING are read", name, t.GetDtype())
+		return nil, invalid("input %q has the type %s; integers of 8 to 64 bits, DT_BOOL, DT_FLOAT, DT_DOUBLE and DT_STRING are read", name, t.GetDtype())
 	}
 	return c, err
 }

@@ -155,6 +155,35 @@ func TestGRPC(t *testing.T) {
 		t.Errorf("tensor_content: %v", err)
 	}
 
+	// Integers of any width are the same numbers, in a list and in the content.
+	numbers := []int64{3, 0, 29, 17, 100, 127}
+	same, err := client.Predict(t.Context(), &tfs.PredictRequest{ModelSpec: spec(""), Inputs: map[string]*tensorflow.TensorProto{"item": ints(numbers, 1)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dtype, width := range map[tensorflow.DataType]int{
+		tensorflow.DataType_DT_INT8: 1, tensorflow.DataType_DT_UINT8: 1, tensorflow.DataType_DT_INT16: 2, tensorflow.DataType_DT_UINT16: 2, tensorflow.DataType_DT_INT32: 4,
+	} {
+		list, content := tensor(dtype, int64(len(numbers))), tensor(dtype, int64(len(numbers)))
+		for _, x := range numbers {
+			list.IntVal = append(list.IntVal, int32(x))
+			content.TensorContent = append(content.TensorContent, binary.LittleEndian.AppendUint64(nil, uint64(x))[:width]...)
+		}
+		for _, x := range []*tensorflow.TensorProto{list, content} {
+			got, err := client.Predict(t.Context(), &tfs.PredictRequest{ModelSpec: spec(""), Inputs: map[string]*tensorflow.TensorProto{"item": x}})
+			if err != nil || !proto.Equal(got, same) {
+				t.Errorf("%v: %v, %v; want %v", x, got, err, same)
+			}
+		}
+	}
+	for dtype, b := range map[tensorflow.DataType][]byte{tensorflow.DataType_DT_INT8: {0xfe}, tensorflow.DataType_DT_INT16: {0xfe, 0xff}} {
+		below := tensor(dtype, 1)
+		below.TensorContent = b
+		if _, err := client.Predict(t.Context(), &tfs.PredictRequest{ModelSpec: spec(""), Inputs: map[string]*tensorflow.TensorProto{"item": below}}); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "is -2") {
+			t.Errorf("%v: %v", below, err)
+		}
+	}
+
 	example := func(i int) *tensorflow.Example {
 		e := &tensorflow.Example{}
 		if err := proto.Unmarshal(examples[i], e); err != nil {
@@ -193,7 +222,7 @@ func TestGRPC(t *testing.T) {
 		`no feature "usr", did you mean "user"`:                   wrong(map[string]*tensorflow.TensorProto{"usr": text(users)}),
 		`feature "user" has 2 examples, and feature "item" has 3`: wrong(map[string]*tensorflow.TensorProto{"user": text(users[:2]), "item": ints(items[:3], 1)}),
 		"has 0 dimensions":           wrong(map[string]*tensorflow.TensorProto{"user": {Dtype: tensorflow.DataType_DT_STRING}}),
-		"the type DT_INT8":           wrong(map[string]*tensorflow.TensorProto{"user": tensor(tensorflow.DataType_DT_INT8, 1)}),
+		"the type DT_INVALID":        wrong(map[string]*tensorflow.TensorProto{"user": tensor(tensorflow.DataType_DT_INVALID, 1)}),
 		"values are the most":        wrong(map[string]*tensorflow.TensorProto{"item": tensor(tensorflow.DataType_DT_INT64, 1<<40, 1<<40)}),
 		"its shape says 3":           wrong(map[string]*tensorflow.TensorProto{"item": {Dtype: tensorflow.DataType_DT_INT64, TensorShape: shape(3), Int64Val: []int64{1, 2, 3, 4}}}),
 		"has 3 bytes for 1 values":   wrong(map[string]*tensorflow.TensorProto{"item": {Dtype: tensorflow.DataType_DT_INT64, TensorShape: shape(1), TensorContent: []byte{1, 2, 3}}}),
