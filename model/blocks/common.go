@@ -27,6 +27,8 @@ type Layers struct {
 	Hidden []int `yaml:"hidden" required:"true" min:"1" max:"65536"`
 	// Activation is behind each layer; docs/models.md has the formulas.
 	Activation string `yaml:"activation" default:"relu" enum:"@activations"`
+	// Activations are those of the layers one by one, in place of activation: as many as hidden, such as [relu, linear].
+	Activations []string `yaml:"activations" enum:"@activations"`
 	// BatchNorm normalises each layer by its batch's mean and variance, before the activation.
 	BatchNorm bool `yaml:"batch_norm" default:"false"`
 	// NormDecay is what a batch leaves of the moving statistics of batch_norm, which predictions are normalised by.
@@ -54,8 +56,16 @@ func (l *Layers) config(s *Site) layer.MLPConfig {
 		s.Fault("norm_decay, norm_max_scale and norm_max_shift are settings of batch_norm, which is false")
 	}
 	s.fixedLengths(l.KernelNorm, l.KernelNormFixed)
+	if n := len(l.Activations); n > 0 && n != len(l.Hidden) {
+		s.Fault("activations are %d, and hidden has %d layers", n, len(l.Hidden))
+		l = &Layers{Hidden: l.Hidden}
+	}
+	var ofLayers []layer.Activation
+	for _, name := range l.Activations {
+		ofLayers = append(ofLayers, s.activation(name))
+	}
 	return layer.MLPConfig{
-		Hidden: l.Hidden, Activation: s.activation(cmp.Or(l.Activation, "relu")), KernelNorm: l.KernelNorm, FixedLengths: l.KernelNormFixed, BatchNorm: l.BatchNorm, Norm: norm, NoBias: l.NoBias, Dropout: l.Dropout, Rule: s.Rule,
+		Hidden: l.Hidden, Activation: s.activation(cmp.Or(l.Activation, "relu")), Activations: ofLayers, KernelNorm: l.KernelNorm, FixedLengths: l.KernelNormFixed, BatchNorm: l.BatchNorm, Norm: norm, NoBias: l.NoBias, Dropout: l.Dropout, Rule: s.Rule,
 	}
 }
 

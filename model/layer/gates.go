@@ -23,7 +23,7 @@ func Gate(b *graph.Builder, name string, x, by graph.Node, hidden int, r Rule) g
 func LHUC(b *graph.Builder, name string, x, by graph.Node, gate int, cfg MLPConfig) graph.Node {
 	for i, units := range cfg.Hidden {
 		name := fmt.Sprintf("%s.%d", name, i)
-		x = Gate(b, name+".gate", MLPLayer(b, name, x, units, cfg), by, gate, cfg.Rule)
+		x = Gate(b, name+".gate", MLPLayer(b, name, x, units, cfg.layer(i)), by, gate, cfg.Rule)
 	}
 	return x
 }

@@ -89,6 +89,8 @@ type MLPConfig struct {
 	Hidden []int
 	// Activation is behind each layer; nil: relu.
 	Activation Activation
+	// Activations, if there are any, are those of the layers one by one, in place of Activation: as many as Hidden.
+	Activations []Activation
 	// KernelNorm learns the lengths of the columns of weight matrices for themselves ([graph.Builder.KernelNorm]), in the tensors "name.i.length", at first what columns have on the mean.
 	KernelNorm bool
 	// FixedLengths has those lengths be 1 and not learned.
@@ -108,12 +110,20 @@ type MLPConfig struct {
 // batch norm if asked for, the activation, dropout if asked for. Layer i's tensors are "name.i.weight" and so on.
 func MLP(b *graph.Builder, name string, x graph.Node, cfg MLPConfig) graph.Node {
 	for i, units := range cfg.Hidden {
-		x = MLPLayer(b, fmt.Sprintf("%s.%d", name, i), x, units, cfg)
+		x = MLPLayer(b, fmt.Sprintf("%s.%d", name, i), x, units, cfg.layer(i))
 	}
 	return x
 }
 
-// MLPLayer is one layer of an [MLP], of so many units, with tensors under its own name: x [rows, n] -> [rows, units]. Hidden is not read.
+// layer is cfg with the activation of layer i.
+func (cfg MLPConfig) layer(i int) MLPConfig {
+	if len(cfg.Activations) > 0 {
+		cfg.Activation = cfg.Activations[i]
+	}
+	return cfg
+}
+
+// MLPLayer is one layer of an [MLP], of so many units, with tensors under its own name: x [rows, n] -> [rows, units]. Hidden and Activations are not read.
 func MLPLayer(b *graph.Builder, name string, x graph.Node, units int, cfg MLPConfig) graph.Node {
 	switch {
 	case !cfg.BatchNorm && !cfg.KernelNorm && !cfg.NoBias:

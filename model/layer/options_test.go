@@ -201,6 +201,25 @@ func TestOptionsAreTheEquations(t *testing.T) {
 				return y
 			}),
 		},
+		"a perceptron with an activation of each layer": {
+			ofRow(func(b *graph.Builder, x graph.Node) graph.Node {
+				cfg := layer.MLPConfig{Hidden: []int{4, 3, 2}, Activation: logistic, Activations: []layer.Activation{tanh, layer.ActivationNamed("linear"), logistic}, Rule: rule}
+				return b.Concat(layer.MLP(b, "m", x, cfg), layer.LHUC(b, "l", x, x, 2, cfg))
+			}),
+			out(func(tensors map[string][]float32, x []float64) []float64 {
+				y := each(affine(tensors, "m.2", affine(tensors, "m.1", each(affine(tensors, "m.0", x), math.Tanh))), sigmoid)
+				z := x
+				for i, f := range []func(float64) float64{math.Tanh, func(v float64) float64 { return v }, sigmoid} {
+					name := "l." + string(rune('0'+i))
+					z = each(affine(tensors, name, z), f)
+					h := each(affine(tensors, name+".gate.0", x), func(v float64) float64 { return max(v, 0) })
+					for k, g := range affine(tensors, name+".gate.1", h) {
+						z[k] *= 2 * sigmoid(g)
+					}
+				}
+				return append(y, z...)
+			}),
+		},
 		"feature gates": {
 			ofRow(func(b *graph.Builder, x graph.Node) graph.Node {
 				return layer.FeatureGates(b, "g", x, 2, graph.HardConcrete{L0: 1}, rule)
