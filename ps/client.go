@@ -376,7 +376,7 @@ func (c *Client) EachResumed(f func(id SplitID, p Progress)) {
 
 // Push stages an update on every shard and returns when all have it. From then on it is decided: it will be applied on
 // all shards, by this client's next call or by the next owner of the split. Pushing an update again after an error is
-// safe. u may be changed afterwards. Errors: [ErrFenced], [ErrGap], [ErrOverlap], [ErrFull], [ErrLayout], [ErrClosed], the
+// safe. u may be changed afterwards; with Exchange it has been. Errors: [ErrFenced], [ErrGap], [ErrOverlap], [ErrFull], [ErrLayout], [ErrClosed], the
 // context's.
 func (c *Client) Push(ctx context.Context, u *param.Update) error {
 	start := time.Now()
@@ -408,6 +408,7 @@ func (c *Client) push(ctx context.Context, u *param.Update) error {
 	if _, err := c.mark(); err != nil {
 		return err
 	}
+	given := u
 	if c.precision != param.Float32 && u.Op == param.Train {
 		u = c.round(u)
 	}
@@ -415,7 +416,9 @@ func (c *Client) push(ctx context.Context, u *param.Update) error {
 		c.place.splitUpdate(c.updates, u)
 	}
 	c.u, c.epoch = u, epoch
-	if err := c.fan.each(ctx, len(c.streams), c.do.stage); err != nil {
+	err := c.fan.each(ctx, len(c.streams), c.do.stage)
+	given.Dense = u.Dense // a shard may have exchanged it
+	if err != nil {
 		if errors.Is(err, ErrFenced) {
 			c.mu.Lock()
 			delete(c.mu.splits, id)

@@ -74,7 +74,7 @@ type Conn interface {
 	// Dense writes the shard's dense tensors, one after the other, to dst unless their version is have. Where dst is longer by
 	// the state of their optimizers, that goes behind them, one tensor's after the other's.
 	Dense(ctx context.Context, ctl []Control, have uint64, dst []float32) (version uint64, reply Reply, err error)
-	// Stage keeps the shard's part of an update, which it copies, until it is committed or aborted. Errors: [ErrFenced],
+	// Stage keeps the shard's part of an update, which it copies or exchanges ([param.Update].Exchange), until it is committed or aborted. Errors: [ErrFenced],
 	// [ErrGap], [ErrOverlap], [ErrBusy], [ErrFull], [ErrLayout].
 	Stage(ctx context.Context, ctl []Control, epoch uint64, u *param.Update) (Reply, error)
 	// Control handles controls alone.

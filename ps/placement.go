@@ -256,6 +256,7 @@ func (p *Placement) splitUpdate(parts []param.Update, u *param.Update) {
 			q.Keys[t], q.Counts[t], q.Grads[t] = q.Keys[t][:0], q.Counts[t][:0], q.Grads[t][:0]
 		}
 		q.Found = p.foundOn(s, u.Found) // the lookup has dealt the same keys out
+		q.Exchange = u.Exchange
 		// The trace lies with the rest of the worker state on shard 0.
 		if q.Trace = nil; s == 0 {
 			q.Trace = u.Trace

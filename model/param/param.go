@@ -112,4 +112,7 @@ type Update struct {
 	Seen []int64
 	// Found is that of the lookup of Keys ([Rows].Found), or nil. Shards of other processes do not get it.
 	Found []Found
+	// Exchange lets a shard of this process that takes the update keep what Keys, Counts, Grads, Dense and Found have, and leave other memory of any length and
+	// contents in their places, so that nothing is copied. One that returned an error has left everything as it was.
+	Exchange bool
 }

@@ -93,7 +93,7 @@ func (c *localConn) Stage(ctx context.Context, ctl []ps.Control, epoch uint64, u
 	if err := c.n.log.room(ctx, u); err != nil {
 		return ps.Reply{}, err
 	}
-	o := c.n.free.offer(u, len(c.n.opts.Layout.Tables))
+	o := c.n.free.offer(u, len(c.n.opts.Layout.Tables), c.n.log == nil) // a log may fail once the shard has it
 	defer c.n.withdraw(&o)
 	if err := c.n.log.record(c.session, epoch, &o); err != nil {
 		return ps.Reply{}, err

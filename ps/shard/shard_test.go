@@ -362,6 +362,89 @@ func TestRefusedPushes(t *testing.T) {
 	}
 }
 
+// TestExchangedPushes: pushes whose memory a shard may keep do what copies of them do, whatever becomes of what it leaves in their place; what is refused, or goes to a log, is
+// left as it was, and what a shard leaves of Found says nothing.
+func TestExchangedPushes(t *testing.T) {
+	t.Parallel()
+	layout := pstest.BenchLayout(4)
+	push := func(n int, exchange bool) *param.Update {
+		u := pstest.BenchUpdate(pstest.Distinct(rand.New(rand.NewPCG(1, uint64(n%3))), 40+n, 1000), 4)
+		u.From, u.To, u.Dense, u.Exchange = int64(n), int64(n+1), make([]float32, layout.DensePushLen()), exchange
+		for i := range u.Grads[0] {
+			u.Grads[0][i] = float32(i%7) - 2
+		}
+		for i := range u.Dense {
+			u.Dense[i] = float32(n+i) / 8
+		}
+		return u
+	}
+	type state struct {
+		rows  []float32
+		dense []float32
+	}
+	run := func(exchange bool, log *shard.LogOptions) state {
+		n, c, first := pusher(t, shard.Options{Layout: layout, NumShards: 1, Log: log})
+		id := ps.SplitID{Source: first.Source, Split: first.Split}
+		for i := 1; i < 30; i++ {
+			u, was := push(i, exchange), push(i, exchange)
+			u.Found = []param.Found{{}}
+			rows := &param.Rows{Keys: u.Keys, Values: [][]float32{make([]float32, len(u.Grads[0]))}, Found: u.Found}
+			commit := []ps.Control{{Kind: ps.Commit, Split: id, Epoch: 1, To: int64(i)}}
+			if _, err := c.Lookup(t.Context(), commit, rows); err != nil {
+				t.Fatal(err)
+			}
+			gap := *u
+			gap.From, gap.To = u.From+5, u.To+5
+			if _, err := c.Stage(t.Context(), nil, 1, &gap); !errors.Is(err, ps.ErrGap) {
+				t.Fatalf("%v, want ErrGap", err)
+			}
+			if !slices.Equal(u.Keys[0], was.Keys[0]) || !slices.Equal(u.Grads[0], was.Grads[0]) || !slices.Equal(gap.Dense, was.Dense) {
+				t.Fatal("a push that was refused has changed")
+			}
+			grads, dense := &u.Grads[0][0], &u.Dense[0]
+			if _, err := c.Stage(t.Context(), nil, 1, u); err != nil {
+				t.Fatal(err)
+			}
+			keeps := len(u.Grads[0]) == 0 || &u.Grads[0][0] != grads
+			if want := exchange && log == nil; keeps != want || (len(u.Dense) == 0 || &u.Dense[0] != dense) != want {
+				t.Fatalf("exchange %t, log %t: the shard has kept memory: %t", exchange, log != nil, keeps)
+			} else if want && u.Found[0].In != nil {
+				t.Fatal("what is left of Found names a table")
+			}
+			for k := range u.Keys[0] { // it is the caller's again
+				u.Keys[0][k] = -1
+			}
+			for k := range u.Counts[0] {
+				u.Counts[0][k] = 1 << 20
+			}
+			for _, of := range [][]float32{u.Grads[0], u.Dense} {
+				for k := range of {
+					of[k] = 1e9
+				}
+			}
+		}
+		var s state
+		keys := pstest.Distinct(rand.New(rand.NewPCG(1, 1)), 60, 1000)
+		s.rows, s.dense = make([]float32, 4*len(keys)), make([]float32, layout.DenseLen())
+		if _, err := c.Lookup(t.Context(), []ps.Control{{Kind: ps.Commit, Split: id, Epoch: 1, To: 30}}, &param.Rows{Keys: [][]int64{keys}, Values: [][]float32{s.rows}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := c.Dense(t.Context(), nil, 0, s.dense); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	want := run(false, nil)
+	for _, log := range []*shard.LogOptions{nil, {Dir: t.TempDir(), NoSync: true}} {
+		if got := run(true, log); !slices.Equal(got.rows, want.rows) || !slices.Equal(got.dense, want.dense) {
+			t.Errorf("log %t: rows or dense tensors differ from those of copies", log != nil)
+		}
+	}
+}
+
 // TestCommitsComeBack: a node that is opened again has applied what was committed in front of the updates that it acknowledged, and
 // has staged the last of them.
 func TestCommitsComeBack(t *testing.T) {

@@ -130,7 +130,7 @@ func (s *Shard) Acquire(session uint64, id ps.SplitID, epoch uint64) (ps.SplitSt
 //
 // Rows for it are reserved, so that committing cannot fail.
 func (s *Shard) Stage(session, epoch uint64, u *param.Update) error {
-	o := s.free.offer(u, len(s.tables))
+	o := s.free.offer(u, len(s.tables), true)
 	defer s.free.withdraw(&o)
 	return s.take(session, epoch, &o)
 }
@@ -145,10 +145,9 @@ func (s *Shard) take(session, epoch uint64, o *offer) error {
 	return nil
 }
 
-// stage keeps an update that stageable has found good. It takes the copy out of the offer.
+// stage keeps an update that stageable has found good.
 func (s *Shard) stage(sp *split, o *offer) {
-	b := o.own
-	o.own = nil
+	b := o.keep()
 	for t := range b.tables {
 		s.reserved[t] += len(b.tables[t].Keys)
 	}

@@ -158,6 +158,7 @@ func TestCallsArriveAsTheyWereMade(t *testing.T) {
 			Source: "s", Split: "x", From: 5, To: 1 << 40, NumRows: n, Time: -7, LR: 0.25,
 			Keys: [][]int64{make([]int64, n), {}, {-1}}, Counts: [][]uint32{make([]uint32, n), {}, {1 << 31}},
 			Grads: [][]float32{make([]float32, 3*n), {}, {1.5}}, Dense: make([]float32, n/2), Trace: make([]byte, n/3),
+			Exchange: true, // what has arrived is nobody else's
 		}
 		for i := range n {
 			u.Keys[0][i], u.Counts[0][i], u.Grads[0][3*i+1] = int64(i)*-7919, uint32(i), float32(i)

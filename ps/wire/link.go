@@ -236,6 +236,7 @@ func (l *link) call(ctx context.Context, x *served, r request) (a answer, failed
 			a.dense = l.dense
 		}
 	case kindStage:
+		l.update.Exchange = true // the next one is read to whatever memory there is
 		a.reply, failed = l.conn.Stage(ctx, l.ctl, r.epoch, &l.update)
 	case kindControl:
 		a.reply, failed = l.conn.Control(ctx, l.ctl)

@@ -237,9 +237,10 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 	g.update.Keys, g.update.Counts, g.update.Grads, g.update.Dense = p.rows.Keys, p.counts, d.pushed, g.dense
 	if layout := s.stage.model.Layout(); layout.DensePushLen() > len(g.dense) {
 		g.sent = layout.AppendDenseSeen(g.sent[:0], g.dense, s.dense)
-		g.update.Dense = g.sent
+		g.update.Dense, g.sends = g.sent, true
 	}
 	g.update.Trace, g.update.Seen, g.update.Found = g.trace, g.seen, p.rows.Found
+	g.update.Exchange = !p.ahead // batches behind read the gradients of those in front
 	if p.ahead && d.number != 0 {
 		s.replica.apply(p, s.dense, g.update.Dense)
 	}

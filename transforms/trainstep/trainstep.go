@@ -82,6 +82,7 @@ type Gradients struct {
 	dense  []float32
 	// sent is what is pushed of dense, where tensors have delays.
 	sent   []float32
+	sends  bool // it is
 	seen   []int64
 	before [][]float32 // predictions, where the session needs its own again
 	trace  []byte
@@ -99,9 +100,32 @@ func (g *Gradients) Update() *param.Update { return &g.update }
 
 // Release implements [pipeline.Element].
 func (g *Gradients) Release() {
+	g.takeBack()
 	g.from.Release()
 	g.from = nil
 	g.pool.put(g)
+}
+
+// takeBack makes the memory that a shard has left in the update's place the element's own ([param.Update].Exchange). That of slices of slices
+// is there already: they are the same.
+func (g *Gradients) takeBack() {
+	if !g.update.Exchange {
+		return
+	}
+	if g.sends {
+		g.sent = g.update.Dense
+	} else {
+		g.dense = g.update.Dense
+	}
+	d := &g.from.lead
+	for t, pushed := range d.pushed {
+		if d.seen[t] != nil {
+			d.seen[t] = pushed
+		} else {
+			d.grads[t] = pushed
+		}
+	}
+	d.pushed = d.pushed[:0]
 }
 
 // Scored is a batch with its predictions. It implements [pipeline.Element].

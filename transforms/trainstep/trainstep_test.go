@@ -249,6 +249,79 @@ func TestPushHasTheWeightsOfItsGradients(t *testing.T) {
 	}
 }
 
+// kept is the memory of an update that a shard keeps, and what was in it.
+type kept struct {
+	keys          []int64
+	counts        []uint32
+	grads, dense  []float32
+	wasKeys       []int64
+	wasCounts     []uint32
+	wasGrads, was []float32
+}
+
+// TestExchangedMemoryIsTakenBack: a step goes by the memory that a shard leaves in place of what it keeps, and what a shard keeps is written by nobody else.
+func TestExchangedMemoryIsTakenBack(t *testing.T) {
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	for _, delay := range []float32{0, 1} {
+		m := newModel(t, zoo.Config{Name: zoo.DeepFM, Dim: 4, Hidden: []int{3}})
+		m.Layout().Dense[1].Delay, m.Layout().Tables[0].Segments[1].Delay = delay, delay
+		run := func(exchange bool) (pushed []kept) {
+			store := newMapStore(m.Layout())
+			look, err := trainstep.NewLookup(m, store.open).Open(t.Context(), &pipeline.Env{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			step, err := trainstep.NewStep(m, store.open, trainstep.StepOptions{}).Open(t.Context(), &pipeline.Env{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var staged []*kept
+			from := 0
+			for i := range 40 {
+				n := 1 + i*7%13
+				if err := look.Process(t.Context(), newBatch(t, mem, from, n), func(p *trainstep.Prepared) error {
+					return step.Process(t.Context(), p, func(g *trainstep.Gradients) error {
+						defer g.Release()
+						u := g.Update()
+						if !u.Exchange {
+							t.Fatal("the step lets nothing be exchanged")
+						}
+						pushed = append(pushed, kept{wasKeys: slices.Clone(u.Keys[0]), wasCounts: slices.Clone(u.Counts[0]), wasGrads: slices.Clone(u.Grads[0]), was: slices.Clone(u.Dense)})
+						if !exchange {
+							return nil
+						}
+						k := &kept{}
+						if len(staged) == 3 { // the batch before last is applied
+							k, staged = staged[0], staged[1:]
+							if !slices.Equal(k.keys, k.wasKeys) || !slices.Equal(k.counts, k.wasCounts) || !slices.Equal(k.grads, k.wasGrads) || !slices.Equal(k.dense, k.was) {
+								t.Fatalf("delay %v, batch %d: somebody has written to what a shard keeps", delay, i)
+							}
+						}
+						*k = kept{k.keys, k.counts, k.grads, k.dense, pushed[i].wasKeys, pushed[i].wasCounts, pushed[i].wasGrads, pushed[i].was}
+						k.keys, u.Keys[0] = u.Keys[0], k.keys
+						k.counts, u.Counts[0] = u.Counts[0], k.counts
+						k.grads, u.Grads[0] = u.Grads[0], k.grads
+						k.dense, u.Dense = u.Dense, k.dense
+						staged = append(staged, k)
+						return nil
+					})
+				}); err != nil {
+					t.Fatal(err)
+				}
+				from += n
+			}
+			return pushed
+		}
+		got, want := run(true), run(false)
+		for i := range want {
+			if !slices.Equal(got[i].wasKeys, want[i].wasKeys) || !slices.Equal(got[i].wasCounts, want[i].wasCounts) || !slices.Equal(got[i].wasGrads, want[i].wasGrads) || !slices.Equal(got[i].was, want[i].was) {
+				t.Fatalf("delay %v: batch %d is pushed otherwise where memory is exchanged", delay, i)
+			}
+		}
+	}
+}
+
 // TestStepPredictsBeforeItTrains runs both stages with dropout and batch norm, where predicting and training differ.
 func TestStepPredictsBeforeItTrains(t *testing.T) {
 	for _, cfg := range []zoo.Config{{Name: "lr"}, {Name: "deepfm", Dim: 4, Hidden: []int{8}, BatchNorm: true, Dropout: 0.5}} {
