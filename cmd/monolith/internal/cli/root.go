@@ -75,7 +75,29 @@ on from the newest snapshot in the job's dir, and every example counts exactly o
 	}
 	add("job", a.trainCommand(out), a.backfillCommand(out), a.psCommand(out), a.poolCommand(out), a.evalCommand(out), a.predictCommand(out), a.checkCommand(out), a.planCommand(out))
 	add("more", a.demoCommand(out), a.inspectCommand(out), a.exportModelCommand(out), a.serveCommand(out), a.snapshotCommand(out), a.modelCommand(out), a.initCommand(out), a.benchCommand(out), a.versionCommand(out))
-	root.SetHelpCommandGroupID("more")
+	root.SetHelpCommand(&cobra.Command{
+		Use: "help [command]", Short: "Help about any command", GroupID: "more",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			page, err := helpPage(cmd.Root(), args)
+			if err != nil {
+				return err
+			}
+			page.InitDefaultHelpFlag()
+			return page.Help()
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) (names []string, _ cobra.ShellCompDirective) {
+			page, err := helpPage(cmd.Root(), args)
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			for _, c := range page.Commands() {
+				if strings.HasPrefix(c.Name(), begun) && (c.IsAvailableCommand() || c.IsAdditionalHelpTopicCommand()) {
+					names = append(names, c.Name()+"\t"+c.Short)
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	})
 	root.SetCompletionCommandGroupID("more")
 	root.AddCommand(topics()...)
 	a.setHelp(root)
@@ -95,6 +117,21 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	return e
+}
+
+// helpPage finds a command, or a topic, by the words that name it.
+func helpPage(page *cobra.Command, words []string) (*cobra.Command, error) {
+	for _, word := range words {
+		if !page.HasSubCommands() {
+			break // it takes arguments
+		}
+		at := slices.IndexFunc(page.Commands(), func(c *cobra.Command) bool { return c.Name() == word })
+		if at < 0 {
+			return nil, unknownCommand(page, word)
+		}
+		page = page.Commands()[at]
+	}
+	return page, nil
 }
 
 // noOtherCommand refuses what is no command of a group, and names the one that was probably meant: the one that other programs call so, or of nearly that name.
