@@ -179,7 +179,7 @@ func again[Req, Resp any](ctx context.Context, r *Remote, f func(psv1.Coordinato
 		}
 		if !logged {
 			logged = true
-			r.o.Logger.WarnContext(ctx, "waiting for the parameter server", "addr", to.t.Addr, "err", known)
+			r.o.Logger.WarnContext(ctx, "waiting for the parameter server", "addr", to.t.Addr, "at_most", r.o.RetryFor, "err", known)
 		}
 		select {
 		case <-ctx.Done():
