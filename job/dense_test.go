@@ -238,3 +238,29 @@ func TestInspectSaysWhatNumbersAre(t *testing.T) {
 }
 
 func log1p(x float64) float64 { return float64(float32(math.Log1p(x))) }
+
+// TestOneNumberAlone: a dense feature that is the same number in every example is a warning, standardised or not, and one that differs in a single
+// example is none, nor is one with few examples.
+func TestOneNumberAlone(t *testing.T) {
+	t.Parallel()
+	const parse = `parse: {format: csv, columns: [y, a, b, c], features: [{name: a, kind: dense}, {name: b, kind: dense, standardise: running}, {name: c, kind: dense}], label: y}`
+	for n, want := range map[int][]string{49: nil, 5000: {"feature=a number=3 examples=5000", "feature=b number=0 examples=5000"}} {
+		lines := make([]string, n)
+		for i := range lines {
+			lines[i] = fmt.Sprintf("%d,3,0,1", i%2)
+		}
+		lines[n-1] = "1,3,0,2"
+		var out bytes.Buffer
+		if _, err := job.Run(t.Context(), csvJob(t, lines, parse), job.RunOptions{Logger: slog.New(slog.NewTextHandler(&out, nil))}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(out.String(), "the same number in every example"); got != len(want) {
+			t.Errorf("%d warnings of %d rows, want %d:\n%s", got, n, len(want), out.String())
+		}
+		for _, w := range want {
+			if !strings.Contains(out.String(), w) {
+				t.Errorf("no %q in\n%s", w, out.String())
+			}
+		}
+	}
+}

@@ -14,19 +14,23 @@ const (
 	numbersAfter, numbersLeast = 1000, 50
 )
 
-// numberWatch looks at the dense features of a run and warns once of each that a model cannot use as it is. Its methods
+// numberWatch looks at the dense features of a run and warns once of each that a model cannot use as it is, or at all. Its methods
 // may overlap.
 type numberWatch struct {
 	log *slog.Logger
 
 	mu   sync.Mutex
-	seen map[string]*parse.Seen // of the features that are still looked at
+	seen map[string]*parse.Seen // of the features whose size is still looked at
+	same map[string]*parse.Seen // of those that have had one number alone
 }
 
-// newNumberWatch watches the dense features that the model does not standardise itself.
+// newNumberWatch watches dense features: all of them for having one number alone, those that the model does not standardise itself for their size.
 func newNumberWatch(c *spec.Config, log *slog.Logger) *numberWatch {
-	w := &numberWatch{log: log, seen: map[string]*parse.Seen{}}
+	w := &numberWatch{log: log, seen: map[string]*parse.Seen{}, same: map[string]*parse.Seen{}}
 	for _, f := range c.Parse.Features {
+		if f.Kind == "dense" {
+			w.same[f.Name] = &parse.Seen{Name: f.Name}
+		}
 		if f.Kind == "dense" && (f.Standardise == nil || f.Standardise.Running == nil) {
 			w.seen[f.Name] = &parse.Seen{Name: f.Name}
 		}
@@ -38,10 +42,14 @@ func newNumberWatch(c *spec.Config, log *slog.Logger) *numberWatch {
 func (w *numberWatch) add(seen []parse.Seen) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.seen) == 0 {
+	if len(w.seen)+len(w.same) == 0 {
 		return
 	}
 	for _, s := range seen {
+		if have := w.same[s.Name]; have != nil {
+			have.Add(s)
+			w.judgeSame(have, doubtAfter)
+		}
 		if have := w.seen[s.Name]; have != nil {
 			have.Add(s)
 			w.judge(have, numbersAfter)
@@ -55,6 +63,21 @@ func (w *numberWatch) end() {
 	defer w.mu.Unlock()
 	for _, s := range w.seen {
 		w.judge(s, numbersLeast)
+	}
+	for _, s := range w.same {
+		w.judgeSame(s, numbersLeast)
+	}
+}
+
+// judgeSame warns of a feature that has had so many numbers, all of them the same, and looks at it no more. The lock is held.
+func (w *numberWatch) judgeSame(s *parse.Seen, after int64) {
+	switch {
+	case s.Numbers == 0:
+	case s.Min < s.Max:
+		delete(w.same, s.Name)
+	case s.Numbers >= after:
+		delete(w.same, s.Name)
+		w.log.Warn("a dense feature is the same number in every example: the model learns nothing from it", "feature", s.Name, "number", wiring.Short(s.Min), "examples", s.Rows)
 	}
 }
 
