@@ -2,6 +2,7 @@ package job_test
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"testing"
 
@@ -30,6 +31,55 @@ func (s *observed) wantProgressive(t *testing.T, r *job.TrainResult) {
 	}
 	if r.ProgressiveExamples != int64(len(s.probs)) || r.TrainingExamples != 0 {
 		t.Errorf("progressive metrics are said to be over %d examples, training metrics over %d, of %d observed", r.ProgressiveExamples, r.TrainingExamples, len(s.probs))
+	}
+	s.wantLifetime(t, r)
+}
+
+// wantLifetime compares a run's metrics of the whole stream with those of the examples observed; the AUC goes by buckets of predictions.
+func (s *observed) wantLifetime(t *testing.T, r *job.TrainResult) {
+	t.Helper()
+	auc, _ := metric.AUC(s.probs, s.labels, nil)
+	logLoss, _ := metric.LogLoss(s.probs, s.labels, nil)
+	for name, near := range map[string]struct{ want, within float64 }{"lifetime_auc": {auc, 2e-3}, "lifetime_log_loss": {logLoss, 1e-9}} {
+		if got, ok := r.Metrics[name]; !ok || !(math.Abs(got-near.want) <= near.within) {
+			t.Errorf("%s is %v (%v), want %v", name, got, ok, near.want)
+		}
+	}
+	if r.LifetimeExamples != int64(len(s.probs)) {
+		t.Errorf("lifetime metrics are said to be over %d examples, of %d observed", r.LifetimeExamples, len(s.probs))
+	}
+}
+
+// TestLifetimeMetricsHaveNoEnd trains on more examples than the trace keeps, in two runs: progressive metrics are of the last ones, lifetime metrics of all.
+func TestLifetimeMetricsHaveNoEnd(t *testing.T) {
+	t.Parallel()
+	var seen observed
+	var r *job.TrainResult
+	text := fmt.Sprintf(`
+version: 1
+dir: %q
+deterministic: true
+source: {synthetic: {examples: 80000, splits: 2}}
+parse: {features: [{name: user, slot: 1}, {name: item, slot: 2}], label: click}
+model: lr
+train: {batch: 500}
+`, t.TempDir())
+	for _, set := range []string{"train.max_examples=30000", "train.max_examples=0"} {
+		c, err := job.Decode([]byte(text), "one.yaml", job.LoadOptions{Set: []string{set}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r, err = job.Run(t.Context(), c, job.RunOptions{Observe: seen.add}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(seen.probs) != 80000 || r.ProgressiveExamples != 1<<16 {
+		t.Fatalf("%d examples observed, progressive metrics over %d", len(seen.probs), r.ProgressiveExamples)
+	}
+	seen.wantLifetime(t, r)
+	last := observed{seen.probs[80000-1<<16:], seen.labels[80000-1<<16:]}
+	if auc, _ := metric.AUC(last.probs, last.labels, nil); r.Metrics["progressive_auc"] != auc || auc == r.Metrics["lifetime_auc"] {
+		t.Errorf("progressive AUC %v, lifetime %v, want %v of the last ones", r.Metrics["progressive_auc"], r.Metrics["lifetime_auc"], auc)
 	}
 }
 

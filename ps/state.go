@@ -12,6 +12,10 @@ import (
 // trace and nil empties it; an empty trace is no entry.
 const TraceState = "trace"
 
+// TotalsState is the key of the worker state that holds the totals of the traces of all updates applied ([param.Update].Trace), as score.Totals encodes
+// them: as old as the rows, like the trace, and left out of digests, which have that. Of batches that a trace cuts short (score.AppendTail) they have what it keeps. Setting it replaces the totals and nil empties them.
+const TotalsState = snapshot.TotalsState
+
 // ClockState is the key of the worker state that holds the event time of the updates applied, where a [param.Retention] goes by it: as old as the
 // rows, like the trace.
 const ClockState = "clock"

@@ -120,12 +120,15 @@ type TrainResult struct {
 	Epochs int `json:"epochs"`
 	// Metrics are those of the last evaluation; with the prefix "best_" the best of all evaluations, where a plateau or
 	// early stop watches it; and of the last examples trained on, with the prefix "progressive_" when each was scored
-	// before, "training_" when there are several epochs. With heads the prefix stands after the head's name: "click.best_auc".
+	// before, "training_" when there are several epochs, and with "lifetime_" of all examples since the source began, where each was scored before (auc,
+	// by buckets of predictions that differ by less than .4 %, log_loss, calibration and rmse). With heads the prefix stands after the head's name: "click.best_auc".
 	Metrics Scores `json:"metrics"`
 	// ProgressiveExamples and TrainingExamples are how many examples the metrics with these prefixes are over: the last ones
 	// trained on, 65,536 at most, earlier runs included.
 	ProgressiveExamples int64 `json:"progressive_examples,omitempty"`
 	TrainingExamples    int64 `json:"training_examples,omitempty"`
+	// LifetimeExamples is how many examples the metrics with the prefix "lifetime_" are over, earlier runs included.
+	LifetimeExamples int64 `json:"lifetime_examples,omitempty"`
 	// Doubts say what speaks against the metrics: labels that are all the same, an AUC that is too good to be true, probabilities worse than a constant.
 	Doubts []string `json:"doubts,omitempty"`
 	// BadRows counts what was left out, by reason.

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/monolith-go/monolith/job/result"
@@ -98,6 +99,58 @@ func traceScores(ctx context.Context, cfg *spec.Config, store stored.State, prog
 		doubted = append(doubted, doubts(cfg, &h, &set)...)
 	}
 	return scores, doubted, int64(batch.Rows), nil
+}
+
+// lifetimeScores adds metrics of all examples trained on since the source began, earlier runs included, each predicted before it was learnt from, and
+// returns how many these are, of the head that has most. They come from the sums that the parameter server keeps beside the trace; heads of several
+// outputs have none.
+func lifetimeScores(ctx context.Context, cfg *spec.Config, store stored.State, scores result.Scores) (examples int64, err error) {
+	b, err := store.State(ctx, ps.TotalsState)
+	if err != nil {
+		return 0, fmt.Errorf("job: the sums over what was predicted: %w", err)
+	}
+	var totals score.Totals
+	if err := totals.Set(b); err != nil {
+		return 0, fmt.Errorf("job: the sums over what was predicted: %w", err)
+	}
+	for _, h := range cfg.AllHeads() {
+		at := 0 // of a job without heads
+		if h.Name != "" {
+			at = slices.IndexFunc(totals.Heads(), func(t score.HeadTotals) bool { return t.Name == h.Name })
+		}
+		if at < 0 || at >= len(totals.Heads()) {
+			continue
+		}
+		t, metrics := &totals.Heads()[at], metricsOf(cfg, &h)
+		if h.Name == "" {
+			metrics = usual(cfg, &h)
+		}
+		examples = max(examples, t.Examples)
+		for _, m := range metrics {
+			if v, ok := lifetime(m.Name, t); ok {
+				scores[h.Score("lifetime_"+m.Name)] = v
+			}
+		}
+	}
+	return examples, nil
+}
+
+// lifetime is a metric of a head's totals; ok is false of one that cannot be computed from sums, or is not defined by these.
+func lifetime(name string, t *score.HeadTotals) (v float64, ok bool) {
+	if t.Weight == 0 {
+		return 0, false
+	}
+	switch name {
+	case "auc":
+		return t.AUC()
+	case "log_loss":
+		v, ok = t.LogLoss/t.Weight, t.Probabilities
+	case "calibration":
+		v, ok = t.Predicted/t.Happened, t.Happened > 0
+	case "rmse":
+		v, ok = math.Sqrt(t.SquaredError/t.Weight), true
+	}
+	return v, ok && !math.IsNaN(v) && !math.IsInf(v, 0)
 }
 
 // glance is what a progress line shows of one head.

@@ -715,6 +715,9 @@ func (t *trainer) result(ctx context.Context) (*result.TrainResult, error) {
 	}
 	if first {
 		r.ProgressiveExamples = scored
+		if r.LifetimeExamples, err = lifetimeScores(ctx, t.cfg, t.shards, r.Metrics); err != nil {
+			return nil, err
+		}
 	} else {
 		r.TrainingExamples = scored
 	}

@@ -63,7 +63,7 @@ type State interface {
 type SetState func(ctx context.Context, key string, value []byte) error
 
 // RestoreTrainer takes up what a snapshot stored, unless that was training on another source: then epochs and learning rate
-// start over, and the trace is emptied, with the parameters as they are. Only the leader of the workers stores that; for
+// start over, and the trace and its totals are emptied, with the parameters as they are. Only the leader of the workers stores that; for
 // the others set is nil.
 func RestoreTrainer(ctx context.Context, store State, source string, set SetState) (*Trainer, error) {
 	s := &Trainer{LR: 1}
@@ -81,8 +81,10 @@ func RestoreTrainer(ctx context.Context, store State, source string, set SetStat
 		if set == nil {
 			return s, nil
 		}
-		if err := set(ctx, ps.TraceState, nil); err != nil {
-			return nil, fmt.Errorf("job: emptying the trace: %w", err)
+		for _, key := range []string{ps.TraceState, ps.TotalsState} {
+			if err := set(ctx, key, nil); err != nil {
+				return nil, fmt.Errorf("job: emptying the trace: %w", err)
+			}
 		}
 		// Whose the trace is from now on is known with it: another restart must not empty it again.
 		return s, s.Store(ctx, set)

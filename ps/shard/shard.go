@@ -34,10 +34,11 @@ type Shard struct {
 	splits   map[ps.SplitID]*split
 	sessions map[uint64]*session
 	state    map[string][]byte
-	trace    score.Ring // state under [ps.TraceState]
-	free     *batches   // where staged batches come from and go
-	reserved []int      // keys staged of each table
-	numBatch int        // staged
+	trace    score.Ring   // state under [ps.TraceState]
+	totals   score.Totals // state under [ps.TotalsState]
+	free     *batches     // where staged batches come from and go
+	reserved []int        // keys staged of each table
+	numBatch int          // staged
 	barrier  barrier
 	// changes counts changes of what a snapshot holds, since the shard was made or loaded.
 	changes uint64
@@ -226,9 +227,9 @@ func (s *Shard) PutProgress(id ps.SplitID, p ps.Progress) {
 }
 
 // SetState stores a blob of worker state; nil removes it. The shard keeps value. The key [ps.TraceState] sets the trace; what is
-// none ([score.Check]) changes nothing. So does [ps.ClockState].
+// none ([score.Check]) changes nothing. So do [ps.TotalsState] and [ps.ClockState].
 func (s *Shard) SetState(key string, value []byte) {
-	if !bytes.Equal(value, s.state[key]) || key == ps.TraceState || key == ps.ClockState {
+	if !bytes.Equal(value, s.state[key]) || key == ps.TraceState || key == ps.TotalsState || key == ps.ClockState {
 		s.changes++
 	}
 	switch {
@@ -239,6 +240,8 @@ func (s *Shard) SetState(key string, value []byte) {
 		}
 	case key == ps.TraceState:
 		_ = s.trace.Set(value) // the caller has checked what others send
+	case key == ps.TotalsState:
+		_ = s.totals.Set(value)
 	case value == nil:
 		delete(s.state, key)
 	default:
@@ -253,11 +256,13 @@ func (s *Shard) tellTime() {
 	}
 }
 
-// State returns a blob of worker state, which must not be changed, or nil. Those of [ps.TraceState] and [ps.ClockState] are copies.
+// State returns a blob of worker state, which must not be changed, or nil. Those of [ps.TraceState], [ps.TotalsState] and [ps.ClockState] are copies.
 func (s *Shard) State(key string) []byte {
 	switch key {
 	case ps.TraceState:
 		return s.trace.Bytes()
+	case ps.TotalsState:
+		return s.totals.Bytes()
 	case ps.ClockState:
 		return s.clock.bytes()
 	}
@@ -282,6 +287,9 @@ func (s *Shard) Cut() *Cut {
 	c := &Cut{Progress: s.Progress(), State: maps.Clone(s.state), changes: s.changes}
 	if b := s.trace.Bytes(); b != nil {
 		c.State[ps.TraceState] = b
+	}
+	if b := s.totals.Bytes(); b != nil {
+		c.State[ps.TotalsState] = b
 	}
 	if b := s.clock.bytes(); b != nil && s.index == 0 { // it is the same on all
 		c.State[ps.ClockState] = b

@@ -297,6 +297,7 @@ func (s *Shard) commit(session uint64, c *ps.Control) error {
 
 func (s *Shard) apply(id ps.SplitID, b *batch) {
 	_ = s.trace.Add(b.trace) // checked when it was staged
+	_ = s.totals.Add(b.trace)
 	if s.retained != nil {
 		// The rows are as old as they were when the batch was looked up: it moves the clock afterwards.
 		time, draw := s.clock.next(b.tables[0].Time, s.maxJump), param.Mix(param.HashName(id.Source, id.Split), uint64(b.to))

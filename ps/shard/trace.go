@@ -14,10 +14,16 @@ func checkState(key string, value []byte) error {
 		_, err := readClock(value)
 		return err
 	case ps.TraceState:
-	default:
-		return nil
+		return inState(key, score.Check(value))
+	case ps.TotalsState:
+		return inState(key, score.CheckTotals(value))
 	}
-	if err := score.Check(value); err != nil {
+	return nil
+}
+
+// inState says of which worker state an error is.
+func inState(key string, err error) error {
+	if err != nil {
 		return fmt.Errorf("ps: worker state %q: %w: %w", key, err, ps.ErrLayout)
 	}
 	return nil

@@ -87,12 +87,15 @@ func (d *Digest) Split(source, split string, p Progress) {
 // learnt of them, so digests leave it out.
 const SourceState = "source/"
 
+// TotalsState is the key of the sums over all that was predicted. What they are sums of is in the trace, and in the rows; digests leave it out.
+const TotalsState = "totals"
+
 // traceState is the key of the predictions of the last examples.
 const traceState = "trace"
 
 // State adds a blob of worker state.
 func (d *Digest) State(key string, value []byte) {
-	if strings.HasPrefix(key, SourceState) {
+	if strings.HasPrefix(key, SourceState) || key == TotalsState {
 		return
 	}
 	if key == traceState {

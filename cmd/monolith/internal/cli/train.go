@@ -136,9 +136,12 @@ func writeTrained(w io.Writer, r *job.TrainResult) error {
 		{"epochs", ui.Count(int64(r.Epochs))},
 	}...)
 	for _, row := range scoreRows(r.Metrics) {
-		for prefix, n := range map[string]int64{"progressive_": r.ProgressiveExamples, "training_": r.TrainingExamples} {
-			if _, metric := job.SplitScore(row[0]); n > 0 && strings.HasPrefix(metric, prefix) {
-				row[1] += fmt.Sprintf(" (last %s examples)", ui.Count(n))
+		for _, of := range []struct {
+			prefix, which string
+			n             int64
+		}{{"progressive_", "last", r.ProgressiveExamples}, {"training_", "last", r.TrainingExamples}, {"lifetime_", "all", r.LifetimeExamples}} {
+			if _, metric := job.SplitScore(row[0]); of.n > 0 && strings.HasPrefix(metric, of.prefix) {
+				row[1] += fmt.Sprintf(" (%s %s examples)", of.which, ui.Count(of.n))
 			}
 		}
 		rows = append(rows, row)
