@@ -8,11 +8,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
 // killHeads replaces the model of [killJob]: two heads, one of them a regression over the rows that were clicked, a sequence
@@ -75,17 +72,10 @@ func TestKilledWithHeadsEndsWithTheSameDigest(t *testing.T) {
 			t.Logf("seed of the kills: %d", seed)
 			rng := rand.New(rand.NewPCG(seed, uint64(shards)))
 			dir, killed := writeKillJob(t, addr, shards, killHeads...)
-			newest := func() string {
-				entries, err := snapshot.List(filepath.Join(dir, "snapshots"))
-				if err != nil || len(entries) == 0 {
-					return ""
-				}
-				return entries[0].Path
-			}
 			for range headKills {
-				before, after, since := newest(), time.Duration(rng.Int64N(int64(longest))), time.Time{}
+				before, after, since := newest(dir), time.Duration(rng.Int64N(int64(longest))), time.Time{}
 				killWhen(t, path, killed, func() bool {
-					if since.IsZero() && newest() != before {
+					if since.IsZero() && newest(dir) != before {
 						since = time.Now()
 					}
 					return !since.IsZero() && time.Since(since) >= after

@@ -34,9 +34,11 @@ func TestKilledWhileRowsComeAndGo(t *testing.T) {
 		"{occurrences: 2, admission: sliding_hash_filter, filter_capacity: 4096, filter_splits: 5}",
 	} {
 		dir, file := job(1, "none", retention, 0)
+		began := time.Now()
 		if out, err := exec.CommandContext(t.Context(), path, "train", file).CombinedOutput(); err != nil {
 			t.Fatalf("the untouched run: %v\n%s", err, out)
 		}
+		longest := time.Since(began) / (3 * 6)
 		want := digest(t, path, dir)
 		if other, ok := seen[want]; ok {
 			t.Fatalf("%s and %s give the same: the test says nothing", retention, other)
@@ -52,7 +54,7 @@ func TestKilledWhileRowsComeAndGo(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, uint64(c.shards)))
 				dir, file := job(c.shards, c.durability, retention, 2)
 				for range 6 {
-					killOnce(t, path, file, time.Duration(100+rng.IntN(500))*time.Millisecond)
+					killEarly(t, path, file, dir, time.Duration(100+rng.IntN(500))*time.Millisecond, longest)
 				}
 				if out, err := exec.CommandContext(t.Context(), path, "train", file).CombinedOutput(); err != nil {
 					t.Fatalf("the last life: %v\n%s", err, out)

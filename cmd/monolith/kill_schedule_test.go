@@ -27,11 +27,14 @@ func TestKilledOnASchedule(t *testing.T) {
 			fmt.Sprintf("ps: {shards: %d}", shards), fmt.Sprintf("ps: {shards: %d, durability: %s}", shards, durability))
 	}
 	const queues, schedule = "{parse: 4, lookup: 3, push: 3}", "{kind: polynomial, over: 30000, cycle: true, warm_up: 20000}"
+	longest := time.Duration(0)
 	untouched := func(schedule string) string {
 		dir, file := job(1, "none", queues, schedule)
+		began := time.Now()
 		if out, err := exec.CommandContext(t.Context(), path, "train", file).CombinedOutput(); err != nil {
 			t.Fatalf("the untouched run: %v\n%s", err, out)
 		}
+		longest = time.Since(began) / (3 * 8)
 		return digest(t, path, dir)
 	}
 	want := untouched(schedule)
@@ -48,7 +51,7 @@ func TestKilledOnASchedule(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, uint64(c.shards)))
 			dir, file := job(c.shards, c.durability, c.prefetch, schedule)
 			for range 8 {
-				killOnce(t, path, file, time.Duration(100+rng.IntN(500))*time.Millisecond)
+				killEarly(t, path, file, dir, time.Duration(100+rng.IntN(500))*time.Millisecond, longest)
 			}
 			if out, err := exec.CommandContext(t.Context(), path, "train", file).CombinedOutput(); err != nil {
 				t.Fatalf("the last life: %v\n%s", err, out)

@@ -112,9 +112,11 @@ func TestKilledAnywhereEndsWithTheSameDigest(t *testing.T) {
 	filled := startBroker(t)
 	fill(t, filled, records, 0, killExamples)
 	dir, job := writeKillJob(t, filled, 1)
+	began := time.Now()
 	if out, err := exec.CommandContext(t.Context(), path, "train", job).CombinedOutput(); err != nil {
 		t.Fatalf("the untouched run: %v\n%s", err, out)
 	}
+	longest := time.Since(began) / (3 * kills)
 	want := digest(t, path, dir)
 	t.Logf("untouched: digest %s", want)
 
@@ -140,7 +142,12 @@ func TestKilledAnywhereEndsWithTheSameDigest(t *testing.T) {
 						fill(t, addr, records, done, next)
 						done = next
 					}
-					killOnce(t, path, job, time.Duration(50+rng.IntN(350))*time.Millisecond)
+					after := time.Duration(50+rng.IntN(350)) * time.Millisecond
+					if while {
+						killOnce(t, path, job, after)
+					} else {
+						killEarly(t, path, job, dir, after, longest)
+					}
 				}
 				if while {
 					fill(t, addr, records, done, killExamples)
@@ -287,6 +294,28 @@ func killOnce(t *testing.T, path, job string, after time.Duration, more ...strin
 	t.Helper()
 	began := time.Now()
 	killWhen(t, path, job, func() bool { return time.Since(began) >= after }, more...)
+}
+
+// killEarly is killOnce that does not wait longer than longest after the training has stored a snapshot in dir: where longest is a small part of an
+// untouched run, no machine is so fast that the training ends before.
+func killEarly(t *testing.T, path, job, dir string, after, longest time.Duration) {
+	t.Helper()
+	began, before, since := time.Now(), newest(dir), time.Time{}
+	killWhen(t, path, job, func() bool {
+		if since.IsZero() && newest(dir) != before {
+			since = time.Now()
+		}
+		return time.Since(began) >= after || !since.IsZero() && time.Since(since) >= longest
+	})
+}
+
+// newest is the newest snapshot in a job's dir.
+func newest(dir string) string {
+	entries, err := snapshot.List(filepath.Join(dir, "snapshots"))
+	if err != nil || len(entries) == 0 {
+		return ""
+	}
+	return entries[0].Path
 }
 
 // killWhen starts a training and kills it when something is true, within a minute; it must not have ended before.
