@@ -24,7 +24,7 @@ func TestFullDisk(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	text := strings.Replace(fmt.Sprintf(smallJob, dir, "{synthetic: {examples: 30000}}"), "model: lr", "model: {deepfm: {dim: 32, hidden: [32]}}", 1)
+	text := strings.Replace(fmt.Sprintf(smallJob, dir, "{synthetic: {examples: 20000}}"), "model: lr", "model: {deepfm: {dim: 32, hidden: [32]}}", 1)
 	text = strings.Replace(text, "batch: 10", "batch: 500", 1)
 	job := writeJob(t, text+"snapshot: {keep: 1}\n")
 	monolith(t, "train", job, "--set", "train.max_examples=1000").wants(t, 0)

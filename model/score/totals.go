@@ -141,9 +141,10 @@ func bucket(p float32) int { return max(int(math.Float32bits(p)>>bucketShift)-fi
 // Totals are encoded, all numbers little-endian, as
 //
 //	version u8 | header of traces, its length before it u32 | of each head: flags u8 | examples u64 | five sums f64 | number of buckets u32 | bucket ...
-//	bucket | its number u16 | weights of label 0 and of label 1 f64 |
+//	bucket | its number less the one before uvarint | weights of label 0 and of label 1, each a weight |
+//	weight | twice a whole number, uvarint; or 1, and f64 |
 //
-// Buckets ascend, and those without weights are left out.
+// Buckets ascend, and those without weights are left out. Weights are seldom anything but numbers of examples: a bucket takes four bytes or so.
 
 // Bytes encodes the totals; nil when nothing was added.
 func (t *Totals) Bytes() []byte {
@@ -164,10 +165,12 @@ func (t *Totals) Bytes() []byte {
 		}
 		at := len(b)
 		b = binary.LittleEndian.AppendUint32(b, 0)
+		last := -1
 		for k, n := range h.counts[0] {
 			if p := h.counts[1][k]; n != 0 || p != 0 {
-				b = appendDouble(appendDouble(binary.LittleEndian.AppendUint16(b, uint16(k)), n), p)
+				b = appendWeight(appendWeight(binary.AppendUvarint(b, uint64(k-last)), n), p)
 				binary.LittleEndian.PutUint32(b[at:], binary.LittleEndian.Uint32(b[at:])+1)
+				last = k
 			}
 		}
 	}
@@ -180,6 +183,27 @@ func (h *HeadTotals) sums() [5]*float64 {
 
 func appendDouble(b []byte, v float64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+}
+
+func appendWeight(b []byte, v float64) []byte {
+	if v >= 0 && v < 1<<53 && v == math.Trunc(v) {
+		return binary.AppendUvarint(b, uint64(v)<<1)
+	}
+	return appendDouble(append(b, 1), v)
+}
+
+// takeWeight reads what appendWeight wrote, and returns what follows it.
+func takeWeight(b []byte) (v float64, rest []byte, ok bool) {
+	n, size := binary.Uvarint(b)
+	switch {
+	case size <= 0:
+		return 0, nil, false
+	case n&1 == 0:
+		return float64(n >> 1), b[size:], true
+	case n != 1 || len(b) < size+8:
+		return 0, nil, false
+	}
+	return math.Float64frombits(binary.LittleEndian.Uint64(b[size:])), b[size+8:], true
 }
 
 // Set replaces the totals by what Bytes gave; nil empties them. It keeps nothing of b. Errors: [ErrTrace], and t is as it was.
@@ -226,17 +250,17 @@ func (t *Totals) Set(b []byte) error {
 		}
 		last := -1
 		for range binary.LittleEndian.Uint32(part[len(part)-4:]) {
-			bucket := take(18)
-			if bucket == nil {
-				return bad("they end within buckets")
+			step, size := binary.Uvarint(b)
+			if size <= 0 || step == 0 || step > numBuckets || last+int(step) >= numBuckets {
+				return bad("they end within buckets, or these do not ascend")
 			}
-			k := int(binary.LittleEndian.Uint16(bucket))
-			if k <= last || k >= numBuckets {
-				return bad("buckets do not ascend")
-			}
-			last = k
+			b, last = b[size:], last+int(step)
 			for label := range h.counts {
-				h.counts[label][k] = math.Float64frombits(binary.LittleEndian.Uint64(bucket[2+8*label:]))
+				weight, rest, ok := takeWeight(b)
+				if !ok {
+					return bad("they end within a bucket")
+				}
+				b, h.counts[label][last] = rest, weight
 			}
 		}
 	}
