@@ -70,9 +70,11 @@ func TestKilledBackfillEndsWithTheSameDigest(t *testing.T) {
 				return r.Result.Examples
 			}
 			dir, untouched := writeKillJob(t, addr, 2, "\nmodel:", tc.section+"model:")
+			began := time.Now()
 			if n := run("backfill", untouched, more...); n != tc.examples {
 				t.Errorf("the untouched backfill had %d examples, want %d", n, tc.examples)
 			}
+			took := time.Since(began)
 			rest := int64(killExamples - backfillUpTo)
 			if tc.name == "files" {
 				rest = 0
@@ -89,7 +91,11 @@ func TestKilledBackfillEndsWithTheSameDigest(t *testing.T) {
 			more = append(more, "--runner="+tc.runner) // untouched it was the local one
 			lives, left := 0, 0
 			for ; lives < 12; lives++ {
-				if !killCommand(t, time.After(time.Duration(100+rng.IntN(300))*time.Millisecond), path, append([]string{"backfill", killed}, more...)...) {
+				pause := time.Duration(100+rng.IntN(300)) * time.Millisecond
+				if tc.runner == "local" { // three lives are too short for it all, however fast the machine
+					pause = min(pause, took*time.Duration(15+rng.IntN(20))/100)
+				}
+				if !killCommand(t, time.After(pause), path, append([]string{"backfill", killed}, more...)...) {
 					break // it came to its end
 				}
 				left++
