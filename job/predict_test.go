@@ -462,6 +462,16 @@ func TestPredictContinues(t *testing.T) {
 	if n := len(w.predictions("tsv", out)); n != heldFiles*heldRows+30 {
 		t.Errorf("%d predictions, want %d", n, heldFiles*heldRows+30)
 	}
+	// A file that had its header alone has grown since, and is replaced by one with the same header.
+	for i, step := range []struct{ from, rows, want int }{{0, 0, 0}, {70_000, 40, 40}, {80_000, 60, 60}, {80_000, 70, 10}, {80_000, 70, 0}} {
+		w.write("new-9.csv", step.from, step.rows, false)
+		if r, err = w.predict(job.PredictOptions{}, set...); err != nil || r.Rows-r.Earlier != int64(step.want) {
+			t.Errorf("step %d of a file that grows and is replaced: %+v, %v; want %d new rows", i, r, err, step.want)
+		}
+	}
+	if n := len(w.predictions("tsv", out)); n != heldFiles*heldRows+30+110 {
+		t.Errorf("%d predictions, want %d", n, heldFiles*heldRows+140)
+	}
 }
 
 // TestPredictionsOfAnother: a place with predictions of another snapshot or with other fields is refused, and one with other files, and one

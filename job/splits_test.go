@@ -1,6 +1,8 @@
 package job_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -8,10 +10,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/components"
+	"github.com/monolith-go/monolith/pipeline"
 )
 
 // copyTo copies a file.
@@ -242,4 +247,197 @@ train: {workers: %d}
 			t.Errorf("%d splits and %d workers: said %q", tt.splits, tt.workers, got)
 		}
 	}
+}
+
+// csvOf are rows of click data under a header, from one number on.
+func csvOf(n, from int) string {
+	var b strings.Builder
+	b.WriteString("user,item,click\n")
+	for i := from; i < from+n; i++ {
+		fmt.Fprintf(&b, "u%d,i%d,%d\n", i, i%17, i%3&1)
+	}
+	return b.String()
+}
+
+// TestAnotherFileWithTheBeginningOfOneThatHasGrown trains on a file that was first seen with its header alone and has grown since, and then on others with
+// that header and name: each row of each is trained on once, also where runs end in the midst of a file, and where the last run's snapshot is lost.
+func TestAnotherFileWithTheBeginningOfOneThatHasGrown(t *testing.T) {
+	t.Parallel()
+	few, monday, tuesday, wednesday := csvOf(12, 0), csvOf(900, 0), csvOf(1500, 5000), csvOf(400, 9000)
+	header, _, _ := strings.Cut(monday, "u0")
+	type step struct {
+		text     string // what the file holds
+		most     int    // train.max_examples, which counts each file by itself; 0: all
+		lose     bool   // the snapshot of this run
+		examples int64
+		says     string
+	}
+	for name, steps := range map[string][]step{
+		"larger":     {{header, 0, false, 0, ""}, {monday, 0, false, 900, ""}, {tuesday, 0, false, 1500, "part.csv~2 will be read from the beginning"}, {tuesday, 0, false, 0, ""}},
+		"smaller":    {{header, 0, false, 0, ""}, {monday, 0, false, 900, ""}, {wednesday, 0, false, 400, "part.csv~2 will be read from the beginning"}},
+		"first seen": {{few, 0, false, 12, ""}, {monday, 0, false, 888, ""}, {few + "u,i,1\n" + monday[len(few):], 0, false, 901, ""}},
+		"and back":   {{header, 0, false, 0, ""}, {monday, 0, false, 900, ""}, {tuesday, 0, false, 1500, ""}, {monday + "u,i,1\n", 0, false, 1, ""}, {tuesday + "u,i,1\n", 0, false, 1, ""}},
+		"header again": {
+			{header, 0, false, 0, ""},
+			{monday, 0, false, 900, ""},
+			{header, 0, false, 0, ""},
+			{tuesday, 0, false, 1500, ""},
+			{header, 0, false, 0, ""},
+			{wednesday, 0, false, 400, ""},
+			{monday, 0, false, 0, ""},
+			{tuesday, 0, false, 0, ""},
+		},
+		"in the midst": {
+			{header, 0, false, 0, ""},
+			{monday, 320, false, 320, ""},
+			{tuesday, 640, false, 640, ""},
+			{monday, 640, false, 320, ""},
+			{tuesday, 0, false, 860, ""},
+			{monday, 0, false, 260, ""},
+		},
+		"killed": {
+			{header, 0, false, 0, ""},
+			{monday, 320, false, 320, ""},
+			{monday, 640, true, 320, ""},
+			{tuesday, 640, true, 640, ""},
+			{tuesday, 0, false, 1500, ""},
+			{monday, 0, false, 580, ""},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			path := filepath.Join(dir, "part.csv")
+			for i, s := range steps {
+				if err := os.WriteFile(path, []byte(s.text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				cfg, err := job.Decode(fmt.Appendf(nil, `
+version: 1
+dir: %q
+deterministic: true
+source: {text: {files: [%q]}}
+parse: {format: csv, header: true, features: [{name: user}, {name: item}], label: click}
+model: lr
+train: {batch: 64, max_examples: %d}
+snapshot: {every: 0s}
+`, filepath.Join(dir, "run"), path, s.most), "grown.yaml", job.LoadOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				before, _ := filepath.Glob(filepath.Join(dir, "run", "snapshots", "*"))
+				var said strings.Builder
+				r, err := job.Run(t.Context(), cfg, job.RunOptions{Notice: func(s string) { said.WriteString(s + "\n") }})
+				if err != nil {
+					t.Fatalf("step %d: %v", i, err)
+				}
+				if r.Examples != s.examples || !strings.Contains(said.String(), s.says) {
+					t.Errorf("step %d: %d examples, want %d; it said\n%s", i, r.Examples, s.examples, said.String())
+				}
+				if !s.lose {
+					continue
+				}
+				after, _ := filepath.Glob(filepath.Join(dir, "run", "snapshots", "*"))
+				lost := 0
+				for _, p := range after {
+					if !slices.Contains(before, p) {
+						lost++
+						if err := os.RemoveAll(p); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+				if lost == 0 {
+					t.Fatalf("step %d: no snapshot of %q is new", i, after)
+				}
+			}
+		})
+	}
+}
+
+// TestKilledWhileReadingAFileThatHasGrown ends runs in the midst of a file that had its header alone when it was first seen, without a snapshot; with a log
+// of the shards, which knows how far it was read, and without, where it is as if it had not grown. Another file with that header is read whole then, and the rest of the first after it.
+func TestKilledWhileReadingAFileThatHasGrown(t *testing.T) {
+	t.Parallel()
+	monday, tuesday := csvOf(3000, 0), csvOf(4000, 5000)
+	header, _, _ := strings.Cut(monday, "u0")
+	for _, durability := range []string{"none", "wal"} {
+		t.Run(durability, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			path := filepath.Join(dir, "part.csv")
+			run := func(text string, cut int64) (examples int64, said string) {
+				t.Helper()
+				if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				parts := components.All()
+				parts.Stages = []component.Stage{{Name: "cut", New: func() component.StageConfig { return &cutAfter{cut: cut, cancel: cancel} }}}
+				cfg, err := job.Decode(fmt.Appendf(nil, `
+version: 1
+dir: %q
+deterministic: true
+source: {text: {files: [%q], block_rows: 50}}
+parse: {format: csv, header: true, features: [{name: user}, {name: item}], label: click}
+model: lr
+stages: [cut]
+train: {batch: 64}
+snapshot: {every: 0s}
+ps: {durability: %s}
+`, filepath.Join(dir, "run"), path, durability), "cut.yaml", job.LoadOptions{Components: parts})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var notices strings.Builder
+				r, err := job.Run(ctx, cfg, job.RunOptions{Notice: func(s string) { notices.WriteString(s + "\n") }})
+				if cut > 0 {
+					if !errors.Is(err, context.Canceled) {
+						t.Fatalf("a run that is cut off ends with %v", err)
+					}
+					return 0, notices.String()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r.Examples, notices.String()
+			}
+			run(header, 0)
+			for _, cut := range []int64{20, 30} {
+				run(monday, cut)
+			}
+			if n, said := run(tuesday, 0); n != 4000 || durability == "wal" && !strings.Contains(said, "part.csv~2 will be read from the beginning") {
+				t.Errorf("%d examples of another file, want 4000; it said\n%s", n, said)
+			}
+			n, _ := run(monday, 0)
+			if kept := 3000 - n; durability == "none" && kept != 0 || durability == "wal" && (kept <= 0 || kept >= 3000) {
+				t.Errorf("%d examples of the first were kept", kept)
+			}
+			if n, said := run(monday, 0); n != 0 || !strings.Contains(said, "3000 examples of this source were trained on before") {
+				t.Errorf("%d examples once more; it said\n%s", n, said)
+			}
+		})
+	}
+}
+
+// cutAfter is a stage that cancels a run at one of its batches.
+type cutAfter struct {
+	counter
+	cut    int64
+	seen   atomic.Int64
+	cancel func()
+}
+
+func (c *cutAfter) Stage() (pipeline.Stage[*pipeline.Batch, *pipeline.Batch], error) { return c, nil }
+
+func (c *cutAfter) Open(context.Context, *pipeline.Env) (pipeline.Processor[*pipeline.Batch, *pipeline.Batch], error) {
+	return c, nil
+}
+
+func (c *cutAfter) Process(_ context.Context, in *pipeline.Batch, emit func(*pipeline.Batch) error) error {
+	if c.seen.Add(1) == c.cut {
+		c.cancel()
+	}
+	return emit(in)
 }

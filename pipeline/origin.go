@@ -28,8 +28,11 @@ type Split struct {
 	// Start is the first position of the split when nothing has been read of it yet.
 	Start Position
 	// Identity, if not empty, identifies the split by its content, wherever that lies: a copy has the same. What is drawn by
-	// chance for the split is seeded by it. It is not for people.
+	// chance for the split is seeded by it. It stays what it was when the split was first seen. It is not for people.
 	Identity string
+	// Seen, if not empty, identifies by their content all the records that a split with an identity has by now, of which it had fewer when it was
+	// first seen. A position is that of another split where the first records are others.
+	Seen string `json:",omitempty"`
 	// End is the position after the last record, or NoPosition when it is not known or there is none.
 	End Position
 	// Rows is how many records there are from Start on, 0 when that is not known: positions need not count records.

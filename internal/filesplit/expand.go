@@ -23,10 +23,12 @@ type File struct {
 	Name string
 	// Path is as the pattern gave it: relative patterns make relative paths.
 	Path string
-	// Size is in bytes.
+	// Size is in bytes. Of a file that [Files] lists, it is how many of them are read.
 	Size int64
-	// Identity identifies the file by its content; [Expand] leaves it out. See [Files].
+	// Identity identifies the file by its content when it was first seen; [Expand] leaves it out. See [Files].
 	Identity string
+	// Seen is what Identity would be of all that the file holds by now; empty: the same.
+	Seen string
 
 	abs   string // Path from the root on
 	depth int    // how many of its parts are in Name

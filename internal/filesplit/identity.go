@@ -19,26 +19,36 @@ import (
 )
 
 // Files are the files of a source, under names that stay while files are moved, renamed, copied or appended to: a file is
-// the one that was known before if it begins with the same bytes, whatever its path. Methods may overlap.
+// the one that was known before if it begins with all the bytes that were last seen of that, whatever its path. Methods may overlap.
 type Files struct {
 	fs       fsx.FS
 	patterns []string
-	known    map[string]string // identities by name
+	known    known
 	inOrder  bool
 
 	mu   sync.Mutex
 	list []File // the last
 }
 
-// NewFiles describes the files of a file system that the patterns name (see [Expand]). known are the identities, by name, of the files that
-// the source had before; it is not changed any more. inOrder keeps the order of the patterns.
-func NewFiles(in fsx.FS, patterns []string, known map[string]string, inOrder bool) *Files {
-	return &Files{fs: in, patterns: patterns, known: known, inOrder: inOrder}
+// known is what is known of files by their names.
+type known struct {
+	first map[string]string // identities
+	seen  map[string]string // the same of what was last seen of those that have grown
+}
+
+// last is the identity of what was last seen of a file.
+func (k known) last(name string) string { return cmp.Or(k.seen[name], content(k.first[name])) }
+
+// NewFiles describes the files of a file system that the patterns name (see [Expand]). identities are those, by name, of the files that
+// the source had before, seen what [File.Seen] was of those that had grown; they are not changed any more. No more is read of these files than
+// that, so that no position lies behind what is known of its file. inOrder keeps the order of the patterns.
+func NewFiles(in fsx.FS, patterns []string, identities, seen map[string]string, inOrder bool) *Files {
+	return &Files{fs: in, patterns: patterns, known: known{first: identities, seen: seen}, inOrder: inOrder}
 }
 
 // List looks which files there are and returns them, sorted by name or in the order of the patterns, with identities. A file that is known has its former
 // name and identity. A new one has the name that [Expand] gives it, with a number where a known file of other bytes has
-// that name: `part-0.csv~2`. Errors: those of [Expand] and of the file system.
+// that name: `part-0.csv~2`. Of a new file is read what it holds now. Errors: those of [Expand] and of the file system.
 func (f *Files) List(ctx context.Context) ([]File, error) {
 	expand := Expand
 	if f.inOrder {
@@ -61,49 +71,105 @@ func (f *Files) List(ctx context.Context) ([]File, error) {
 	return slices.Clone(files), nil
 }
 
-// Path is where the file of a name lies.
-func (f *Files) Path(ctx context.Context, name string) (string, error) {
+// Find returns the file of a name.
+func (f *Files) Find(ctx context.Context, name string) (File, error) {
 	f.mu.Lock()
 	files := f.list
 	f.mu.Unlock()
 	if files == nil {
 		var err error
 		if files, err = f.List(ctx); err != nil {
-			return "", err
+			return File{}, err
 		}
 	}
 	if i := slices.IndexFunc(files, func(f File) bool { return f.Name == name }); i >= 0 {
-		return files[i].Path, nil
+		return files[i], nil
 	}
-	return "", fmt.Errorf("there is no file %q among those of %q", name, f.patterns)
+	return File{}, fmt.Errorf("there is no file %q among those of %q", name, f.patterns)
+}
+
+// Open opens a file of the list, to read no more of it than its Size, also where it grows while it is read.
+func (f *Files) Open(ctx context.Context, file File) (fsx.File, error) {
+	in, err := f.fs.Open(ctx, file.Path)
+	if err != nil {
+		return nil, err
+	}
+	return &bounded{File: in, size: min(file.Size, in.Info().Size)}, nil
+}
+
+// bounded is the beginning of a file.
+type bounded struct {
+	fsx.File
+	size int64
+}
+
+// Info implements [fsx.File].
+func (b *bounded) Info() fsx.Info {
+	info := b.File.Info()
+	info.Size = b.size
+	return info
+}
+
+// ReadAt implements [io.ReaderAt].
+func (b *bounded) ReadAt(p []byte, at int64) (int, error) {
+	left := b.size - at
+	if left <= 0 {
+		return 0, io.EOF
+	}
+	if int64(len(p)) <= left {
+		return b.File.ReadAt(p, at)
+	}
+	n, err := b.File.ReadAt(p[:left], at)
+	if err == nil {
+		err = io.EOF
+	}
+	return n, err
 }
 
 // recognise gives files their identities, and those that are known their former names.
-func recognise(files []File, known map[string]string, identity func(f *File, size int64) (string, error)) error {
+func recognise(files []File, known known, identity func(f *File, size int64) (string, error)) error {
 	free := map[string]bool{} // known files that none was recognised as
-	for name := range known {
+	for name := range known.first {
 		free[name] = true
 	}
-	take := func(f *File, name string) {
-		f.Name, f.Identity = name, known[name]
+	take := func(f *File, name string) (err error) {
+		f.Name, f.Identity, f.Seen = name, known.first[name], known.last(name)
 		delete(free, name)
+		size, _ := sizeOf(f.Seen)
+		if f.Size > size { // it has grown since
+			if f.Seen, err = identity(f, f.Size); err != nil {
+				return err
+			}
+			f.Size = size
+		}
+		if f.Seen == content(f.Identity) {
+			f.Seen = ""
+		}
+		return nil
 	}
 	var left []*File
 	for i := range files {
 		f := &files[i]
-		if id := known[f.Name]; id != "" {
-			is, err := f.is(id, identity)
+		if known.first[f.Name] != "" {
+			is, err := f.is(f.Name, known, identity)
 			if err != nil {
 				return err
 			}
 			if is {
-				take(f, f.Name)
+				if err := take(f, f.Name); err != nil {
+					return err
+				}
 				continue
 			}
 		}
 		left = append(left, f)
 	}
-	names := slices.Sorted(maps.Keys(known))
+	// One may have become what another began with, so the one that most is known of comes first.
+	names := slices.SortedFunc(maps.Keys(known.first), func(a, b string) int {
+		sizeA, _ := sizeOf(known.last(a))
+		sizeB, _ := sizeOf(known.last(b))
+		return cmp.Or(cmp.Compare(sizeB, sizeA), cmp.Compare(a, b))
+	})
 	search := func(is func(f *File, name string) (bool, error)) error {
 		for i, f := range left {
 			for _, name := range names {
@@ -111,11 +177,13 @@ func recognise(files []File, known map[string]string, identity func(f *File, siz
 					continue
 				}
 				ok, err := is(f, name)
+				if err == nil && ok {
+					err = take(f, name)
+				}
 				if err != nil {
 					return err
 				}
 				if ok {
-					take(f, name)
 					left[i] = nil
 					break
 				}
@@ -130,28 +198,41 @@ func recognise(files []File, known map[string]string, identity func(f *File, siz
 			return err
 		}
 	}
-	err := search(func(f *File, name string) (bool, error) { return f.Size > 0 && f.Identity == known[name], nil })
+	err := search(func(f *File, name string) (bool, error) {
+		if f.Size == 0 || f.Identity != known.last(name) {
+			return false, nil
+		}
+		return f.is(name, known, identity)
+	})
 	if err == nil { // moved, and appended to since
 		err = search(func(f *File, name string) (bool, error) {
-			if size, ok := sizeOf(known[name]); !ok || size == 0 || plain(name) != plain(f.Name) {
+			if size, ok := sizeOf(known.last(name)); !ok || size == 0 || plain(name) != plain(f.Name) {
 				return false, nil
 			}
-			return f.is(known[name], identity)
+			return f.is(name, known, identity)
 		})
 	}
 	if err != nil {
 		return err
 	}
-	used := map[string]bool{}
+	used, outgrown := map[string]bool{}, map[string]bool{}
 	for i := range files {
-		used[files[i].Name] = known[files[i].Name] != ""
+		used[files[i].Name] = known.first[files[i].Name] != ""
+	}
+	for name := range known.seen {
+		outgrown[known.first[name]] = true
 	}
 	for _, f := range left {
 		base := f.Name
-		for n := 2; known[f.Name] != "" || used[f.Name]; n++ {
+		for n := 2; known.first[f.Name] != "" || used[f.Name]; n++ {
 			f.Name = fmt.Sprintf("%s~%d", base, n)
 		}
 		used[f.Name] = true
+		// What a file held that holds more by now is not enough to tell this one from it.
+		first := f.Identity
+		for n := 2; outgrown[f.Identity]; n++ {
+			f.Identity = fmt.Sprintf("%s~%d", first, n)
+		}
 	}
 	return nil
 }
@@ -162,14 +243,39 @@ func plain(name string) string {
 	return base
 }
 
-// is reports whether the file has the identity, or has had it before something was appended.
-func (f *File) is(id string, identity func(f *File, size int64) (string, error)) (bool, error) {
+// is reports whether the file is a known one, as it was last seen or appended to since.
+func (f *File) is(name string, known known, identity func(f *File, size int64) (string, error)) (bool, error) {
+	first, last := content(known.first[name]), known.last(name)
+	is, err := f.begins(last, identity)
+	if !is || err != nil || first == last {
+		return is, err
+	}
+	return f.begins(first, identity) // which looks where the other does not
+}
+
+// begins reports whether the file begins with what an identity speaks of.
+func (f *File) begins(id string, identity func(f *File, size int64) (string, error)) (bool, error) {
 	size, ok := sizeOf(id)
 	if !ok || f.Size < size {
 		return false, nil
 	}
 	got, err := identity(f, size)
 	return got == id, err
+}
+
+// content is an identity without the number that [Files] gives it where another file once held the same.
+func content(id string) string {
+	id, _, _ = strings.Cut(id, "~")
+	return id
+}
+
+// Larger is the one of two identities that speaks of more bytes.
+func Larger(a, b string) string {
+	sizeA, okA := sizeOf(a)
+	if sizeB, ok := sizeOf(b); ok && (!okA || sizeB > sizeA) {
+		return b
+	}
+	return a
 }
 
 // looked is how many bytes of a file's beginning, and of its end, make its identity.

@@ -1,8 +1,11 @@
 package filesplit_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,14 +40,15 @@ func listed(t *testing.T, dir string, known map[string]string, patterns ...strin
 			patterns[i] = dir + "/" + p
 		}
 	}
-	f := filesplit.NewFiles(fsx.Local{}, patterns, known, false)
+	f := filesplit.NewFiles(fsx.Local{}, patterns, known, nil, false)
 	files, err := f.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	paths, ids = map[string]string{}, map[string]string{}
 	for _, file := range files {
-		path, err := f.Path(t.Context(), file.Name)
+		found, err := f.Find(t.Context(), file.Name)
+		path := found.Path
 		if err != nil || path != file.Path {
 			t.Errorf("path of %q: %q, %v; want %q", file.Name, path, err, file.Path)
 		}
@@ -169,7 +173,7 @@ func TestInTheOrderOfPatterns(t *testing.T) {
 	dir := folder(t, "1/b", "1/c", "2/a", "2/b")
 	patterns := []string{dir + "/2/*", dir + "/1/c", dir + "/2/a", dir + "/1/b"}
 	want := []string{"2/a", "2/b", "1/c", "1/b"}
-	f := filesplit.NewFiles(fsx.Local{}, patterns, nil, true)
+	f := filesplit.NewFiles(fsx.Local{}, patterns, nil, nil, true)
 	files, err := f.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -186,5 +190,168 @@ func TestInTheOrderOfPatterns(t *testing.T) {
 	sorted, _ := listed(t, dir, known, patterns...)
 	if got := slices.Sorted(maps.Keys(sorted)); !slices.Equal(got, slices.Sorted(maps.Keys(known))) {
 		t.Errorf("names are %q sorted, %q in order", got, slices.Sorted(maps.Keys(known)))
+	}
+}
+
+// memory is what a job stores of its files.
+type memory struct{ known, seen map[string]string }
+
+// look lists the files of a folder and takes up what is new, as a job does.
+func (m *memory) look(t *testing.T, dir string) (*filesplit.Files, []filesplit.File) {
+	t.Helper()
+	if m.known == nil {
+		m.known, m.seen = map[string]string{}, map[string]string{}
+	}
+	f := filesplit.NewFiles(fsx.Local{}, []string{dir + "/*"}, maps.Clone(m.known), maps.Clone(m.seen), false)
+	files, err := f.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if old := m.known[file.Name]; old != "" && old != file.Identity {
+			t.Fatalf("%s was %s and is %s", file.Name, old, file.Identity)
+		}
+		if m.known[file.Name] = file.Identity; file.Seen != "" {
+			m.seen[file.Name] = file.Seen
+		}
+	}
+	return f, files
+}
+
+// TestAFileIsWhatWasLastSeenOfIt writes file after file under one name, many of which begin alike: each is the known one that it begins with, of several
+// the one that most is known of, or a new one. No two have the same identity but empty ones.
+func TestAFileIsWhatWasLastSeenOfIt(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(40) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		dir := t.TempDir()
+		var m memory
+		last := map[string]string{} // what was last seen, by name: the oracle
+		again, grown := 0, 0
+		for range 60 {
+			text := strings.Repeat("h", rnd.IntN(3))
+			if names := slices.Sorted(maps.Keys(last)); len(names) > 0 && rnd.IntN(3) > 0 {
+				text = last[names[rnd.IntN(len(names))]]
+				text = text[:len(text)-rnd.IntN(min(len(text), 2)+1)]
+			}
+			for range rnd.IntN(4) {
+				text += string(rune('a' + rnd.IntN(2)))
+			}
+			want := ""
+			for name, of := range last {
+				if of == "" && name != "x" { // an empty file tells nothing from it under another name
+					continue
+				}
+				if strings.HasPrefix(text, of) && (want == "" || len(of) > len(last[want])) {
+					want = name
+				}
+			}
+			write(t, dir, map[string]string{"x": text})
+			_, files := m.look(t, dir)
+			got := files[0].Name
+			if _, known := last[got]; want != "" && got != want || want == "" && known {
+				t.Fatalf("seed %d: %q is %q, want %q; known are %q", seed, text, got, want, last)
+			}
+			if want != "" {
+				again++
+				if text != last[got] {
+					grown++
+				}
+			}
+			last[got] = text
+		}
+		if again == 0 || grown == 0 || len(last) < 3 {
+			t.Errorf("seed %d: %d known again, %d grown, %d files: no test", seed, again, grown, len(last))
+		}
+		names := map[string]string{}
+		for name, id := range m.known {
+			if names[id] != "" && !strings.HasPrefix(id, "0:") {
+				t.Errorf("seed %d: %s and %s are both %s", seed, name, names[id], id)
+			}
+			names[id] = name
+		}
+	}
+}
+
+// TestLargeFilesThatHaveGrown: beginning and end of what was first seen and of what was last seen are compared.
+func TestLargeFilesThatHaveGrown(t *testing.T) {
+	t.Parallel()
+	text := []byte(strings.Repeat("0123456789", 50_000))
+	for _, tc := range []struct {
+		at   int // the byte that is another
+		name string
+	}{
+		{-1, "x"},
+		{10, "x~2"},
+		{149_000, "x~2"},
+		{250_000, "x"}, // neither was looked at
+		{399_990, "x~2"},
+		{400_010, "x"},
+	} {
+		dir := t.TempDir()
+		var m memory
+		for _, size := range []int{150_000, 400_000} {
+			write(t, dir, map[string]string{"x": string(text[:size])})
+			m.look(t, dir)
+		}
+		other := slices.Clone(text)
+		if tc.at >= 0 {
+			other[tc.at] = '!'
+		}
+		write(t, dir, map[string]string{"x": string(other)})
+		if _, files := m.look(t, dir); files[0].Name != tc.name {
+			t.Errorf("with another byte at %d it is %q, want %q", tc.at, files[0].Name, tc.name)
+		}
+	}
+}
+
+// TestNoMoreIsReadThanIsStored lets a file grow at every moment: what is read of it is in what was stored of it before.
+func TestNoMoreIsReadThanIsStored(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var m memory
+	read := func(f *filesplit.Files, file filesplit.File, more string) string {
+		t.Helper()
+		in, err := f.Open(t.Context(), file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = in.Close() }()
+		if more != "" { // while it is open
+			write(t, dir, map[string]string{"x": more})
+		}
+		if got := in.Info().Size; got != file.Size {
+			t.Errorf("open, it has %d bytes; listed, %d", got, file.Size)
+		}
+		text, err := io.ReadAll(fsx.NewReader(in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for from := range len(text) + 2 {
+			p := make([]byte, 3)
+			n, err := in.ReadAt(p, int64(from))
+			if want := string(text[min(from, len(text)):min(from+3, len(text))]); string(p[:n]) != want || (n < 3) != errors.Is(err, io.EOF) {
+				t.Errorf("from %d: %q, %v; want %q", from, p[:n], err, want)
+			}
+		}
+		return string(text)
+	}
+	write(t, dir, map[string]string{"x": "12"})
+	f, files := m.look(t, dir)
+	if got := read(f, files[0], "1234"); got != "12" { // a new one
+		t.Errorf("read %q", got)
+	}
+	f, files = m.look(t, dir) // which finds that it has grown, and stores it after
+	if got := read(f, files[0], ""); got != "12" {
+		t.Errorf("read %q", got)
+	}
+	write(t, dir, map[string]string{"x": "123456"})
+	if got := read(f, files[0], "12345678"); got != "12" {
+		t.Errorf("read %q", got)
+	}
+	again := memory{maps.Clone(m.known), map[string]string{"x": files[0].Seen}}
+	f, files = again.look(t, dir)
+	if got := read(f, files[0], ""); got != "1234" {
+		t.Errorf("read %q", got)
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 // Part is a file as a split of a source that reads records.
 type Part struct {
-	Name, Identity string
+	Name, Identity, Seen string // of the [File]
 	// End is the position after the last record, as [Records] counts: the size of a plain file, -1 for a gzip stream.
 	End int64
 }
@@ -24,13 +24,17 @@ func Parts(ctx context.Context, of *Files, c Compression, isGzip func(head []byt
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		p := Part{Name: f.Name, Identity: f.Identity, End: f.Size}
+		p := Part{Name: f.Name, Identity: f.Identity, Seen: f.Seen, End: f.Size}
 		switch c {
 		case None:
 		case Gzip:
 			p.End = -1
 		default:
-			s, err := Open(ctx, of.fs, f.Path, c, isGzip)
+			in, err := of.Open(ctx, f)
+			if err != nil {
+				return nil, err
+			}
+			s, err := NewStream(in, c, isGzip)
 			if err != nil {
 				return nil, err
 			}

@@ -50,6 +50,11 @@ func Open(ctx context.Context, in fsx.FS, path string, c Compression, isGzip fun
 	if err != nil {
 		return nil, err
 	}
+	return NewStream(f, c, isGzip)
+}
+
+// NewStream is [Open] of a file that is open, which it closes where it fails.
+func NewStream(f fsx.File, c Compression, isGzip func(head []byte) bool) (*Stream, error) {
 	s, err := newStream(f, c, isGzip)
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

@@ -91,8 +91,8 @@ type Opening struct {
 	// Format is what the records are, Header that the first line of each file names the columns.
 	Format string
 	Header bool
-	// Known identifies splits that were read before by their content, by name.
-	Known map[string]string
+	// Known identifies splits that were read before by their content, by name, Seen those that had grown by what they held last.
+	Known, Seen map[string]string
 }
 
 // Blocks is a source of undecoded records. OpenBlocks reads secrets and does no other I/O.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -45,9 +47,11 @@ func (of predictedOf) differences(other predictedOf) (out []string) {
 	return out
 }
 
-// splitKept is what is kept of a split beside its predictions: its content's identity, and what its source wants remembered.
+// splitKept is what is kept of a split beside its predictions: its content's identity and, where it has grown, that of what was last seen of it,
+// and what its source wants remembered.
 type splitKept struct {
 	Identity string `json:"id,omitempty"`
+	Seen     string `json:"seen,omitempty"`
 	Memory   string `json:"memory,omitempty"`
 }
 
@@ -143,17 +147,49 @@ func untouched(entries []os.DirEntry) bool {
 	return !slices.ContainsFunc(entries, func(e os.DirEntry) bool { return e.Name() != predictionsLock && !strings.HasPrefix(e.Name(), ".") })
 }
 
-// identities are those of the splits that were predicted before, by name: a file is the split whose bytes it begins with.
-func (p *place) identities() map[string]string {
+// known is what is known of the splits that were predicted before: a file is the split whose bytes it begins with.
+func (p *place) known() wiring.Known {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := map[string]string{}
+	k := wiring.Known{Identities: map[string]string{}, Seen: map[string]string{}}
 	for name, s := range p.record.Splits {
 		if s.Identity != "" {
-			out[name] = s.Identity
+			k.Identities[name] = s.Identity
+		}
+		if s.Seen != "" {
+			k.Seen[name] = s.Seen
 		}
 	}
-	return out
+	return k
+}
+
+// probe finds out what there is to read, and stores that before anything is read. A source with memories says it itself, to recall.
+func (p *place) probe(ctx context.Context, r wiring.Reading) (wiring.Known, error) {
+	r.Known = p.known()
+	if _, stream := r.Source.Stream(); stream {
+		return r.Known, nil
+	}
+	for range 2 { // one that has grown may be several splits now
+		splits, err := r.Splits(ctx)
+		if err != nil {
+			return r.Known, err
+		}
+		before := r.Known
+		p.mu.Lock()
+		for _, s := range splits {
+			kept := p.record.Splits[s.Name]
+			if kept == nil {
+				kept = &splitKept{}
+				p.record.Splits[s.Name] = kept
+			}
+			kept.Identity, kept.Seen = s.Identity, s.Seen
+		}
+		p.mu.Unlock()
+		if r.Known = p.known(); maps.Equal(r.Known.Seen, before.Seen) {
+			break
+		}
+	}
+	return r.Known, p.write(ctx)
 }
 
 // recall lists the splits of a plan as they were when they were first taken up, and stores that where it is new, before anything is read.
@@ -178,7 +214,7 @@ func (p *place) recall(ctx context.Context, plan *pipeline.Plan) ([]pipeline.Spl
 	}
 	p.mu.Lock()
 	for _, s := range splits {
-		p.record.Splits[s.Name] = &splitKept{Identity: s.Identity, Memory: s.Memory}
+		p.record.Splits[s.Name] = &splitKept{Identity: s.Identity, Seen: s.Seen, Memory: s.Memory}
 	}
 	p.mu.Unlock()
 	return splits, p.write(ctx)

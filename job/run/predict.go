@@ -261,7 +261,9 @@ func (p *prediction) run(ctx context.Context) (*result.Predicted, error) {
 	go func() { defer close(done); mon.run(stop) }()
 	defer func() { close(stop); <-done }()
 
-	p.reading.Known.Identities = p.place.identities()
+	if p.reading.Known, err = p.place.probe(ctx, p.reading); err != nil {
+		return nil, err
+	}
 	plan, stage, err := wiring.PredictGraph(p.cfg, p.reading, p.model, open, outs, p.place.output)
 	if err != nil {
 		return nil, err

@@ -24,8 +24,10 @@ type predictRecipe struct {
 	Snapshot string `json:"snapshot"`
 	// Columns are those of the records; null: they are not known before they are parsed.
 	Columns []string `json:"columns"`
-	// Identities are those of splits that were predicted before, and Output tells the predictions from others in the same place.
+	// Identities are those of splits that were predicted before, Seen those of what was last seen of them, and Output tells the predictions from
+	// others in the same place.
 	Identities map[string]string `json:"identities,omitempty"`
+	Seen       map[string]string `json:"seen,omitempty"`
 	Output     string            `json:"output"`
 }
 
@@ -83,7 +85,7 @@ func (p *prediction) runElsewhere(ctx context.Context, again recipe, plan *pipel
 	if p.cfg.Train.OnBadRow != "fail" {
 		p.notice("bad rows are counted in the logs of the executors alone, and values of features nowhere")
 	}
-	again.Predict = &predictRecipe{Examples: p.opts.Examples, Columns: p.known, Identities: p.reading.Known.Identities, Output: p.place.output}
+	again.Predict = &predictRecipe{Examples: p.opts.Examples, Columns: p.known, Identities: p.reading.Known.Identities, Seen: p.reading.Known.Seen, Output: p.place.output}
 	if again.Predict.Snapshot, err = filepath.Abs(p.path); err != nil {
 		return stats, fmt.Errorf("job: %w", err)
 	}
@@ -137,7 +139,7 @@ func (r *predictRecipe) rebuild(ctx context.Context, cfg *spec.Config, log *slog
 		return nil, err
 	}
 	p.reading = wiring.PredictReading(p.cfg)
-	p.reading.Known.Identities = r.Identities
+	p.reading.Known.Identities, p.reading.Known.Seen = r.Identities, r.Seen
 	if p.reading.Fields, err = wiring.FindFields(p.cfg, p.model, p.known); err != nil {
 		return nil, err
 	}

@@ -251,15 +251,15 @@ func sourceFault(err error) bool {
 	return errors.Is(err, pipeline.ErrUnavailable) || errors.Is(err, pipeline.ErrBadData)
 }
 
-// untrained reports that a run of its own shards has trained nothing, and neither has one before: a snapshot would hold
-// nothing but the features of a job whose first try went wrong, and refuse the next one's.
+// untrained reports that a run of its own shards has trained nothing that its newest snapshot, if there is one, has not: another would hold
+// nothing but the features of a job whose first try went wrong, and refuse the next one's, or what is known of the files of one that went wrong later.
 func (t *trainer) untrained(ctx context.Context) (bool, error) {
-	if t.cfg.PS.Remote() {
+	if t.cfg.PS.Remote() || t.rows > 0 {
 		return false, nil
 	}
 	newest, err := t.shards.Newest(ctx)
 	if err != nil || newest != nil {
-		return false, err
+		return err == nil, err
 	}
 	applied, err := t.progress(ctx)
 	return rowsOf(applied) == 0, err

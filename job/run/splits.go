@@ -22,6 +22,9 @@ import (
 type splitRecord struct {
 	// Identity identifies the split by its content ([pipeline.Split].Identity).
 	Identity string `json:"id,omitempty"`
+	// Seen identifies what was last seen of a split that has grown ([pipeline.Split].Seen). It is stored before any of that is read, so that no
+	// position lies behind it.
+	Seen string `json:"seen,omitempty"`
 	// Set numbers the sources that were trained on: splits that were ever read together, or with one in common, are of one
 	// source, whatever files come and go.
 	Set int `json:"set"`
@@ -61,12 +64,23 @@ func (k *knownSplits) identities() map[string]string {
 	return out
 }
 
+// seen is what was last seen of splits that have grown, by name.
+func (k *knownSplits) seen() map[string]string {
+	out := map[string]string{}
+	for name, r := range k.records {
+		if r.Seen != "" {
+			out[name] = r.Seen
+		}
+	}
+	return out
+}
+
 // reading is what is known, for building the source.
 func (k *knownSplits) reading() wiring.Known {
 	if k == nil {
 		return wiring.Known{}
 	}
-	return wiring.Known{Identities: k.identities(), Orders: k.orders, Starts: k.starts, OneSplit: k.one}
+	return wiring.Known{Identities: k.identities(), Seen: k.seen(), Orders: k.orders, Starts: k.starts, OneSplit: k.one}
 }
 
 // source lists the splits of the source, those that are gone too.
@@ -89,10 +103,11 @@ func (t *trainer) reading(epochs int) wiring.Reading {
 
 // know looks what there is to read, recognises what was read before, and stores what is new. It is called before this run
 // is a member, so before it can push anything, and again whenever it is given work. Runs that begin at once find and store
-// the same.
+// the same, or look again: a file may grow between them.
 func (t *trainer) know(ctx context.Context) error {
+	first := t.known == nil
 	if _, stream := t.cfg.Source.Stream(); stream { // it has memories of its own ([pipeline.Rememberer])
-		if t.known != nil {
+		if !first {
 			return nil
 		}
 		splits, err := t.plan.Splits(ctx)
@@ -101,6 +116,22 @@ func (t *trainer) know(ctx context.Context) error {
 		}
 		return err
 	}
+	for agreed := false; !agreed; {
+		var err error
+		if agreed, err = t.probe(ctx); err != nil {
+			return err
+		}
+	}
+	if !first {
+		return nil
+	}
+	var err error // the plan of the whole job, now that its splits are known
+	t.plan, err = wiring.TrainGraph(t.cfg, t.model, t.reading(t.cfg.Epochs), nil, nil, trainstep.StepOptions{Seed: t.cfg.Seed})
+	return err
+}
+
+// probe stores what of the source is new, and reports whether that is what is stored: another run may have stored something else at the same time.
+func (t *trainer) probe(ctx context.Context) (agreed bool, _ error) {
 	node := t.cfg.SourceNode()
 	all := map[string]map[string]splitRecord{}
 	before, err := t.shards.State(ctx, splitsKey)
@@ -108,16 +139,16 @@ func (t *trainer) know(ctx context.Context) error {
 		err = json.Unmarshal(before, &all)
 	}
 	if err != nil {
-		return fmt.Errorf("job: what is known of splits: %w", err)
+		return false, fmt.Errorf("job: what is known of splits: %w", err)
 	}
 	progress, err := t.shards.Progress(ctx, node)
 	if err != nil {
-		return err
+		return false, err
 	}
 	var state stored.Trainer
 	if b, err := t.shards.State(ctx, stored.TrainerKey); err == nil && b != nil {
 		if err := json.Unmarshal(b, &state); err != nil {
-			return fmt.Errorf("job: the snapshot's trainer state: %w", err)
+			return false, fmt.Errorf("job: the snapshot's trainer state: %w", err)
 		}
 	}
 	k := &knownSplits{records: maps.Clone(all[node])}
@@ -128,30 +159,46 @@ func (t *trainer) know(ctx context.Context) error {
 	r.Known = k.reading()
 	there, err := r.Splits(ctx)
 	if err != nil {
-		return err
+		return false, err
+	}
+	if k.grown(there) { // and may have more splits now
+		r.Known = k.reading()
+		if there, err = r.Splits(ctx); err != nil {
+			return false, err
+		}
 	}
 	k.compare(there, t.cfg, progress, &state)
 	if err := t.past.unchanged(k); err != nil {
-		return err
+		return false, err
 	}
-	first := t.known == nil
 	t.known = k
 	all[node] = k.records
 	now, err := json.Marshal(all)
 	if err != nil {
-		return fmt.Errorf("job: what is known of splits: %w", err)
+		return false, fmt.Errorf("job: what is known of splits: %w", err)
 	}
-	if string(now) != string(before) {
-		if err := t.shards.SetState(ctx, splitsKey, now); err != nil {
-			return fmt.Errorf("job: storing what is known of splits: %w", err)
+	if string(now) == string(before) {
+		return true, nil
+	}
+	if err := t.shards.SetState(ctx, splitsKey, now); err != nil {
+		return false, fmt.Errorf("job: storing what is known of splits: %w", err)
+	}
+	after, err := t.shards.State(ctx, splitsKey)
+	if err != nil {
+		return false, fmt.Errorf("job: what is known of splits: %w", err)
+	}
+	return string(after) == string(now), nil
+}
+
+// grown takes up what splits that are known hold by now, and reports whether some hold more than was known.
+func (k *knownSplits) grown(there []pipeline.Split) (grown bool) {
+	for _, s := range there {
+		if r, ok := k.records[s.Name]; ok && r.Seen != s.Seen {
+			r.Seen, grown = s.Seen, true
+			k.records[s.Name] = r
 		}
 	}
-	if first { // the plan of the whole job, now that its splits are known
-		if t.plan, err = wiring.TrainGraph(t.cfg, t.model, t.reading(t.cfg.Epochs), nil, nil, trainstep.StepOptions{Seed: t.cfg.Seed}); err != nil {
-			return err
-		}
-	}
-	return nil
+	return grown
 }
 
 // compare finds what the run reads of what there is, given what is known.
@@ -184,7 +231,7 @@ func (k *knownSplits) compare(there []pipeline.Split, cfg *spec.Config, progress
 	}
 	for _, s := range there {
 		r := k.records[s.Name]
-		r.Identity, r.Set = s.Identity, k.set
+		r.Identity, r.Seen, r.Set = s.Identity, s.Seen, k.set
 		k.records[s.Name] = r
 	}
 	k.orders, k.starts = map[string][]epochsource.Order{}, map[string]pipeline.Position{}

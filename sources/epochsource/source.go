@@ -111,7 +111,7 @@ func (s *Source[T]) Splits(ctx context.Context) ([]pipeline.Split, error) {
 	}
 	out := make([]pipeline.Split, len(inner))
 	for i, sp := range inner {
-		out[i] = pipeline.Split{Name: sp.Name, Identity: sp.Identity, Start: s.opts.Starts[sp.Name], End: end}
+		out[i] = pipeline.Split{Name: sp.Name, Identity: sp.Identity, Seen: sp.Seen, Start: s.opts.Starts[sp.Name], End: end}
 		if s.opts.Epochs == 1 {
 			out[i].Rows = sp.Rows
 		}

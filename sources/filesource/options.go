@@ -17,8 +17,11 @@ type Options struct {
 	// begins with, and known again by its bytes wherever it lies (see Known).
 	Files []string
 	// Known are the identities, by name, of the splits that the source had in earlier runs ([pipeline.Split].Identity):
-	// a file that holds what one of them held has its name, whatever it is called now.
+	// a file that begins with what one of them held has its name, whatever it is called now.
 	Known map[string]string
+	// Seen are what [pipeline.Split].Seen was of those that had grown, by name. No more is read of a known file than that: what has come since is
+	// read when it is in Seen.
+	Seen map[string]string
 	// InOrder lists the splits in the order of Files, and those of one pattern by path; otherwise they are sorted by name.
 	InOrder bool
 	// Compression is "auto", "none" or "gzip"; default auto: decided for each file by its first bytes. A position in a

@@ -33,7 +33,7 @@ func New(format Format, opts Options) (*Source, error) {
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
-	s.files = filesplit.NewFiles(s.opts.FS, opts.Files, opts.Known, opts.InOrder)
+	s.files = filesplit.NewFiles(s.opts.FS, opts.Files, opts.Known, opts.Seen, opts.InOrder)
 	return s, nil
 }
 
@@ -70,20 +70,24 @@ func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 	}
 	splits := make([]pipeline.Split, len(parts))
 	for i, p := range parts {
-		splits[i] = pipeline.Split{Name: p.Name, Identity: p.Identity, End: pipeline.Position(p.End)}
+		splits[i] = pipeline.Split{Name: p.Name, Identity: p.Identity, Seen: p.Seen, End: pipeline.Position(p.End)}
 	}
 	return splits, nil
 }
 
-// Open opens the file that the split is named after. Errors: [pipeline.ErrUnavailable]. A position after the file's end
+// Open opens the file that the split is named after, to read it as far as it was when it was listed, or as Options.Seen says of it. Errors: [pipeline.ErrUnavailable]. A position after the file's end
 // is a [*pipeline.GapError] of Next.
 func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Split, from pipeline.Position) (pipeline.Reader[*pipeline.Block], error) {
-	path, err := s.files.Path(ctx, split.Name)
+	found, err := s.files.Find(ctx, split.Name)
 	if err != nil {
 		return nil, s.fault(pipeline.ErrUnavailable, err)
 	}
-	env.Locate(split.Name, path)
-	stream, err := filesplit.Open(ctx, s.opts.FS, path, filesplit.Compression(s.opts.Compression), s.format.IsGzip)
+	env.Locate(split.Name, found.Path)
+	file, err := s.files.Open(ctx, found)
+	if err != nil {
+		return nil, s.fault(pipeline.ErrUnavailable, err)
+	}
+	stream, err := filesplit.NewStream(file, filesplit.Compression(s.opts.Compression), s.format.IsGzip)
 	if err != nil {
 		return nil, s.fault(pipeline.ErrUnavailable, err)
 	}

@@ -26,6 +26,6 @@ func TestFingerprint(t *testing.T) {
 			return s
 		},
 		Other: map[string]any{"FS": new(fsxtest.Mem), "Columns": columns(arrow.BinaryTypes.Binary)},
-		Free:  map[string]string{"BatchRows": "rows and positions are the same however they are cut into batches", "Known": "what splits are called", "FS": "files are known by what they hold"},
+		Free:  map[string]string{"BatchRows": "rows and positions are the same however they are cut into batches", "Known": "what splits are called", "Seen": "as Known", "FS": "files are known by what they hold"},
 	})
 }

@@ -80,7 +80,13 @@ func New(opts Options) (*Source, error) {
 			known[file], _, _ = strings.Cut(id, "#")
 		}
 	}
-	s := &Source{opts: opts, files: filesplit.NewFiles(opts.FS, opts.Files, known, opts.InOrder), schema: arrow.NewSchema(fields, nil)}
+	seen := map[string]string{}
+	for split, id := range opts.Seen { // of row groups that are known for long and not
+		if file, _, ok := cutName(split); ok {
+			seen[file] = filesplit.Larger(seen[file], id)
+		}
+	}
+	s := &Source{opts: opts, files: filesplit.NewFiles(opts.FS, opts.Files, known, seen, opts.InOrder), schema: arrow.NewSchema(fields, nil)}
 	s.mu.footers = map[string]footer{}
 	return s, nil
 }
@@ -96,7 +102,7 @@ func (s *Source) String() string { return "parquet " + strings.Join(s.opts.Files
 
 // Fingerprint implements [pipeline.Source]: everything but the size of batches and where the files lie.
 func (s *Source) Fingerprint() string {
-	return pipeline.Fingerprint("parquet", s.opts, "BatchRows", "Known", "FS")
+	return pipeline.Fingerprint("parquet", s.opts, "BatchRows", "Known", "Seen", "FS")
 }
 
 // Splits reads the footers of all files and lists their row groups, of a file without any an empty one. A file whose footer cannot be read is listed as one
@@ -114,10 +120,10 @@ func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		meta, err := s.footer(ctx, f.Path)
+		meta, err := s.footer(ctx, f)
 		switch {
 		case isBad(err):
-			splits = append(splits, pipeline.Split{Name: name(f.Name, 0), Identity: f.Identity + "#0", End: pipeline.NoPosition})
+			splits = append(splits, pipeline.Split{Name: name(f.Name, 0), Identity: f.Identity + "#0", Seen: f.Seen, End: pipeline.NoPosition})
 			continue
 		case err != nil:
 			return nil, s.explain(err)
@@ -132,10 +138,10 @@ func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 			}
 		}
 		if len(meta.RowGroups) == 0 { // a file without rows is one, and no mistake
-			splits = append(splits, pipeline.Split{Name: name(f.Name, 0), Identity: f.Identity + "#0"})
+			splits = append(splits, pipeline.Split{Name: name(f.Name, 0), Identity: f.Identity + "#0", Seen: f.Seen})
 		}
 		for i, g := range meta.RowGroups {
-			splits = append(splits, pipeline.Split{Name: name(f.Name, i), Identity: fmt.Sprintf("%s#%d", f.Identity, i), End: pipeline.Position(g.NumRows), Rows: g.NumRows})
+			splits = append(splits, pipeline.Split{Name: name(f.Name, i), Identity: fmt.Sprintf("%s#%d", f.Identity, i), Seen: f.Seen, End: pipeline.Position(g.NumRows), Rows: g.NumRows})
 		}
 	}
 	if len(faults) > 0 {
@@ -194,12 +200,12 @@ func (s *Source) explain(err error) error {
 }
 
 // footer returns the footer of a file, read before if the file has not changed since.
-func (s *Source) footer(ctx context.Context, path string) (*pqfile.Meta, error) {
-	f, err := s.opts.FS.Open(ctx, path)
+func (s *Source) footer(ctx context.Context, file filesplit.File) (*pqfile.Meta, error) {
+	f, err := s.files.Open(ctx, file)
 	if err != nil {
 		return nil, err
 	}
-	meta, err := s.read(f, path)
+	meta, err := s.read(f, file.Path)
 	return meta, errors.Join(err, f.Close())
 }
 
@@ -274,17 +280,17 @@ func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Spl
 	if !ok {
 		return nil, fmt.Errorf("parquetsource: split %q names no row group: %w", split.Name, pipeline.ErrConfig)
 	}
-	path, err := s.files.Path(ctx, file)
+	found, err := s.files.Find(ctx, file)
 	if err != nil {
 		return nil, fmt.Errorf("parquetsource: %w: %w", pipeline.ErrUnavailable, err)
 	}
-	env.Locate(split.Name, path)
-	f, err := s.opts.FS.Open(ctx, path)
+	env.Locate(split.Name, found.Path)
+	f, err := s.files.Open(ctx, found)
 	if err != nil {
 		return nil, s.explain(err)
 	}
 	r := &Reader{source: s, env: env, file: f, group: group, pos: int64(from), rows: int64(from), split: split.Name}
-	if err := r.open(path); err != nil {
+	if err := r.open(found.Path); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return r, nil
