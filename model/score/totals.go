@@ -126,17 +126,17 @@ func (h *HeadTotals) add(records []byte, size, weight int) {
 			h.LogLoss -= w * math.Log(q)
 			continue
 		}
-		if product *= q; factors == rounds-1 {
+		product *= q
+		if factors++; factors == rounds {
 			h.LogLoss -= math.Log(product)
-			product, factors = 1, -1
+			product, factors = 1, 0
 		}
-		factors++
 	}
 	h.LogLoss -= math.Log(product)
 }
 
-// bucket is that of a number from 0 to 1.
-func bucket(p float32) int { return max(int(math.Float32bits(p)>>bucketShift)-firstBucket, 0) }
+// bucket is that of a number from 0, which may be negative zero, to 1.
+func bucket(p float32) int { return max(int(math.Float32bits(p)<<1>>1>>bucketShift)-firstBucket, 0) }
 
 // Totals are encoded, all numbers little-endian, as
 //

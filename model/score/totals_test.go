@@ -36,7 +36,7 @@ func TestTotals(t *testing.T) {
 							h.Labels[k] = 1
 						}
 						if r.IntN(50) == 0 {
-							h.Predictions[k] = []float32{0, 1, 1e-30, 0.5}[r.IntN(4)]
+							h.Predictions[k] = []float32{0, 1, 1e-30, 0.5, float32(math.Copysign(0, -1))}[r.IntN(5)]
 						}
 					}
 				}
