@@ -276,8 +276,8 @@ func TestGRPCCompressed(t *testing.T) {
 	tr := train(t, "{deepfm: {dim: 4, hidden: [8]}}", "")
 	s := serving.NewServer(serving.Options{Models: models(t, serving.ModelConfig{Name: "clicks", Dir: tr.exports}), MaxBytes: 4000})
 	// Both are of gRPC itself: with those of its package encoding/gzip the test would make the server know them.
-	by := grpc.WithCompressor(grpc.NewGZIPCompressor())         //nolint:staticcheck // as above
-	undone := grpc.WithDecompressor(grpc.NewGZIPDecompressor()) //nolint:staticcheck // as above
+	by := grpc.WithCompressor(grpc.NewGZIPCompressor())         //nolint:staticcheck // deprecated for the registry of encoding/gzip, which the test must not fill
+	undone := grpc.WithDecompressor(grpc.NewGZIPDecompressor()) //nolint:staticcheck // the same
 	plain, zipped := tfs.NewPredictionServiceClient(dial(t, s, serving.GRPCOptions{})), tfs.NewPredictionServiceClient(dial(t, s, serving.GRPCOptions{}, by, undone))
 	want, err := plain.Predict(t.Context(), items(20))
 	if err != nil {
