@@ -32,7 +32,7 @@ func TestEveryModelResumes(t *testing.T) {
 	for _, name := range zooModels() {
 		features[name] = nil
 	}
-	for _, name := range []string{"din", "dien", "{dien: {agru: true}}", "hstu"} {
+	for _, name := range []string{"din", "dien", "{dien: {agru: true}}", "{dien: {cell_activation: relu}}", "hstu"} {
 		features[name+" with a history"] = []string{"parse.features=[{name: user, slot: 1}, {name: item, slot: 2}, {name: history, slot: 2, attends: item}]"}
 	}
 	for test, of := range features {

@@ -53,8 +53,8 @@ func EveryOperator(t testing.TB) *graph.Graph {
 	hidden := b.Sigmoid(b.Linear(b.Concat(query, entries, b.Mul(query, entries)), tensor("attention", 9, 4), nil))
 	weights := b.Softmax(b.Linear(hidden, tensor("score", 4, 1), nil))
 	moves := func(name string, width int) graph.Node { return b.Linear(entries, tensor(name, 3, width), nil) }
-	early := b.Concat(b.GRU(moves("moves", 6), tensor("states", 2, 6)), b.AUGRU(moves("weighed.moves", 6), weights, tensor("weighed.states", 2, 6)))
-	late, distances := b.AGRU(moves("other.moves", 9), weights, tensor("other.states", 3, 9)), tensor("distances", 2)
+	early := b.Concat(b.GRU(moves("moves", 6), tensor("states", 2, 6), ""), b.AUGRU(moves("weighed.moves", 6), weights, tensor("weighed.states", 2, 6), graph.Softsign))
+	late, distances := b.AGRU(moves("other.moves", 9), weights, tensor("other.states", 3, 9), graph.Relu), tensor("distances", 2)
 	seen := b.PointwiseAttention(moves("queries", 4), moves("keys", 4), early, distances, 2)
 	now := pool(graph.Sum, b.Lookup(user, "vec"))
 	sequences := b.Concat(b.Last(early), pool(graph.Sum, late), pool(graph.Mean, seen), b.PointwiseTarget(now, now, now, late, entries, distances, 3))
@@ -116,7 +116,7 @@ func Sequence(t testing.TB) *graph.Graph {
 	b := graph.NewBuilder()
 	ids := b.Table(param.Table{Name: "ids", Segments: []param.Segment{{Name: "vec", Dim: 3, Optimizer: optim.SGD{LR: 1}}}})
 	x := b.Lookup(b.SparseFeature(model.Feature{Name: "history"}, ids), "vec")
-	states := b.GRU(x, b.Tensor(param.Tensor{Name: "state", Shape: []int{1, 3}, Optimizer: optim.SGD{LR: 1}}))
+	states := b.GRU(x, b.Tensor(param.Tensor{Name: "state", Shape: []int{1, 3}, Optimizer: optim.SGD{LR: 1}}), graph.Tanh)
 	g, err := b.Build(1, graph.Output{Head: model.Head{Name: "click", Loss: loss.CrossEntropy}, Node: b.Last(states)})
 	if err != nil {
 		t.Fatal(err)

@@ -96,7 +96,8 @@ type settings struct {
 	Space     []int // of a razor
 	Back      bool  // of positions
 	Replace   bool  // of a gru
-	Distances int   // of a pointwise attention
+	Candidate graph.Function
+	Distances int // of a pointwise attention
 	// What only training has of a razor and of a grad norm.
 	Cost                []float32
 	Tasks               []string

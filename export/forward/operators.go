@@ -180,35 +180,39 @@ func (l *lowering) prelu(n *node) Value {
 }
 
 // activation computes the functions by the formulas of package graph, and exponentials of numbers below 0 alone.
-func (l *lowering) activation(n *node) Value {
-	x, one := l.input(n, 0), l.scalar(1)
+func (l *lowering) activation(n *node) Value { return l.function(n.Function, l.input(n, 0)) }
+
+func (l *lowering) function(f graph.Function, x Value) Value {
+	one := func() Value { return l.scalar(1) }
 	times := func(f float32, v Value) Value { return l.Op(Mul, l.scalar(f), v) }
 	above := func() Value { return l.Op(Relu, x) }
 	below := func() Value { return l.Op(Min, x, l.scalar(0)) }
-	switch n.Function {
+	switch f {
+	case graph.Relu:
+		return above()
 	case graph.Tanh:
 		return l.tanh(x)
 	case graph.LeakyRelu:
 		return l.Op(Max, x, times(0.01, x))
 	case graph.ELU:
-		return l.Op(Add, above(), l.Op(Sub, l.Op(Exp, below()), one))
+		return l.Op(Add, above(), l.Op(Sub, l.Op(Exp, below()), one()))
 	case graph.SELU:
 		const scale, alpha = 1.0507009873554805, 1.6732632423543772
-		return times(scale, l.Op(Add, above(), times(alpha, l.Op(Sub, l.Op(Exp, below()), one))))
+		return times(scale, l.Op(Add, above(), times(alpha, l.Op(Sub, l.Op(Exp, below()), one()))))
 	case graph.Softplus:
-		return l.Op(Add, above(), l.Op(Log, l.Op(Add, one, l.Op(Exp, times(-1, l.Op(Abs, x))))))
+		return l.Op(Add, above(), l.Op(Log, l.Op(Add, one(), l.Op(Exp, times(-1, l.Op(Abs, x))))))
 	case graph.Softsign:
-		return l.Op(Div, x, l.Op(Add, one, l.Op(Abs, x)))
+		return l.Op(Div, x, l.Op(Add, one(), l.Op(Abs, x)))
 	case graph.Swish:
 		return l.Op(Mul, x, l.Op(Sigmoid, x))
 	case graph.HardSigmoid:
-		return l.Op(Min, l.Op(Max, l.Op(Add, times(0.2, x), l.scalar(0.5)), l.scalar(0)), one)
+		return l.Op(Min, l.Op(Max, l.Op(Add, times(0.2, x), l.scalar(0.5)), l.scalar(0)), one())
 	case graph.ThresholdedRelu:
-		return l.Op(Select, l.Op(Less, one, x), x, l.scalar(0))
+		return l.Op(Select, l.Op(Less, one(), x), x, l.scalar(0))
 	case graph.Exponential:
 		return l.Op(Exp, x)
 	}
-	panic("export: no form for the function " + n.Text) // [exporttest.EveryOperator] has all
+	panic("export: no form for the function " + f) // [exporttest.EveryOperator] has all
 }
 
 // tanh is 2σ(2x) - 1.

@@ -1,5 +1,11 @@
 package forward
 
+import (
+	"cmp"
+
+	"github.com/monolith-go/monolith/model/graph"
+)
+
 // The operators that take the entries of a row in their order.
 
 // order says which place each entry has in its row, from 0 [entries], and how many entries each row has [rows].
@@ -64,7 +70,7 @@ func (l *lowering) gru(n *node) Value {
 		x, product := l.Gather(uses[0], at), l.Op(MatMul, before, uses[1])
 		part := func(x Value, i int) Value { return l.Columns(x, i*dim, (i+1)*dim) }
 		gate := func(i int) Value { return l.Op(Sigmoid, l.Op(Add, part(x, i), part(product, i))) }
-		candidate := l.tanh(l.Op(Add, part(x, 2), l.Op(Mul, gate(1), part(product, 2))))
+		candidate := l.function(cmp.Or(n.Candidate, graph.Tanh), l.Op(Add, part(x, 2), l.Op(Mul, gate(1), part(product, 2))))
 		var update Value
 		switch {
 		case len(uses) == 4:

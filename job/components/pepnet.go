@@ -15,8 +15,8 @@ type PEPNet struct {
 	Domain []string `yaml:"domain"`
 	// Personal names the features by which gates weigh the units of each head's perceptron, such as user, item and author; empty: the first feature that does not attend.
 	Personal []string `yaml:"personal"`
-	// Gate is the width of the hidden layer of each gate.
-	Gate           int `yaml:"gate" min:"1" max:"65536"`
+	// Gate are the widths of the hidden layers of each gate; empty: there are none.
+	Gate           []int `yaml:"gate" min:"1" max:"65536"`
 	MLP            `yaml:",inline"`
 	Regularisation `yaml:",inline"`
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/monolith-go/monolith/internal/conf"
 	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/model/blocks"
+	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/layer"
 	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/metric"
@@ -133,7 +134,10 @@ func schema(set component.Set) *conf.Schema {
 	return conf.New[Config](conf.Options{
 		Noun: "job", Empty: "; a job begins with `version: 1`", EnvPrefix: "MONOLITH_", Fixed: []string{"version"},
 		Reserved: []string{"MONOLITH_DATA", "MONOLITH_REQUIRE"},
-		Words:    map[string][]string{"activations": layer.Activations(), "losses": names(set.Losses, func(l loss.Loss) string { return l.Name }), "metrics": names(set.Metrics, func(m metric.Metric) string { return m.Name })},
+		Words: map[string][]string{
+			"activations": layer.Activations(), "cell_activations": names(graph.Candidates(), func(f graph.Function) string { return string(f) }),
+			"losses": names(set.Losses, func(l loss.Loss) string { return l.Name }), "metrics": names(set.Metrics, func(m metric.Metric) string { return m.Name }),
+		},
 		Alternatives: map[reflect.Type][]conf.Alternative{
 			reflect.TypeFor[Source]():                   alternatives(set.Sources, func(s component.Source) (string, string, any) { return s.Name, s.Doc, s.New() }),
 			reflect.TypeFor[Stage]():                    alternatives(set.Stages, func(s component.Stage) (string, string, any) { return s.Name, s.Doc, s.New() }),

@@ -140,8 +140,8 @@ func TestKindsFollowReference(t *testing.T) {
 		"wukong":         {block("k", &blocks.Wukong{Products: 2, Sums: 1, Rank: 2, Hidden: []int{3}}, "v")},
 		"tokens":         {block("k", &blocks.Tokens{Tokens: 2, Width: 4}, "x")},
 		"rankmixer":      {block("t", &blocks.Tokens{Tokens: 2, Width: 4}, "x"), block("k", &blocks.RankMixer{Expansion: 2}, "t")},
-		"gate":           {block("k", &blocks.Gate{Hidden: 3}, "v", "age", "tags")},
-		"lhuc":           {block("k", &blocks.LHUC{Layers: layers, Gate: 2}, "v", "age")},
+		"gate":           {block("k", &blocks.Gate{Hidden: []int{3}}, "v", "age", "tags")},
+		"lhuc":           {block("k", &blocks.LHUC{Layers: layers, Gate: []int{2, 3}}, "v", "age")},
 		"batch_softmax":  {block("t", &blocks.Dense{Units: 3}, "tags"), block("a", &blocks.Dense{Units: 3}, "age"), block("k", &blocks.BatchSoftmax{Item: "tags", Temperature: 0.5}, "t", "a")},
 		"cosine":         {block("k", &blocks.Cosine{Factor: 2}, "recent", "price")},
 
@@ -150,7 +150,7 @@ func TestKindsFollowReference(t *testing.T) {
 		"target_attention": {block("k", &blocks.TargetAttention{Heads: 2, Width: 3}, "tags", "seen")},
 		"hstu":             {block("a", &blocks.HSTU{Layers: 2, Heads: 2, Width: 6, Positions: 2}, "price", "seen"), block("b", &blocks.HSTU{Layers: 1, Heads: 1, Width: 2, Positions: 9}, "a", "seen"), block("k", &blocks.Concat{}, "a", "b")},
 		"dmr":              {block("a", &blocks.DMR{Width: 2, Places: 2, Tanh: true, Activation: "sigmoid"}, "tags", "seen"), block("b", &blocks.DMR{Width: 3, Places: 3, Back: true}, "price", "seen"), block("k", &blocks.Concat{}, "a", "b")},
-		"dien":             {block("a", &blocks.DIEN{Width: 2}, "price", "seen"), block("b", &blocks.DIEN{Width: 3, AGRU: true}, "price", "seen"), block("k", &blocks.Concat{}, "a", "b")},
+		"dien":             {block("a", &blocks.DIEN{Width: 2}, "price", "seen"), block("b", &blocks.DIEN{Width: 3, AGRU: true, CellActivation: "relu"}, "price", "seen"), block("k", &blocks.Concat{}, "a", "b")},
 
 		"mmoe": {
 			block("m", &blocks.MMoE{Tasks: tasks, Experts: 2, Layers: layers}, "x"), block("t", &blocks.MMoE{Tasks: tasks, Experts: 3, TopExperts: 2, GateNoise: true, Layers: layers}, "v"),
@@ -261,6 +261,25 @@ func TestRulesOfBlocks(t *testing.T) {
 }
 
 // TestFaults: what is wrong is said with its place and the names of the blocks, all of it at once.
+// TestCellActivation: the setting reaches both units of a block.
+func TestCellActivation(t *testing.T) {
+	t.Parallel()
+	texts := map[string]bool{}
+	for _, f := range []string{"", "tanh", "relu"} {
+		m, err := blocks.New(needed(config(append(inputs(), block("k", &blocks.DIEN{CellActivation: f}, "price", "seen"), block("out", &blocks.Dense{Units: 1}, "k"))...), "out"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := strings.Count(m.Text(), "candidate "+f+"]"), map[string]int{"relu": 2}[f]; got != want {
+			t.Errorf("%q: %d units have it, want %d:\n%s", f, got, want, m.Text())
+		}
+		texts[m.Text()] = true
+	}
+	if len(texts) != 2 {
+		t.Errorf("%d models, want 2: tanh is what there is without a function", len(texts))
+	}
+}
+
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	all := func(bs ...blocks.Block) []blocks.Block { return append(inputs(), bs...) }
@@ -315,7 +334,7 @@ func TestFaults(t *testing.T) {
 			[]string{`blocks[10].inputs[0]: is "m", a block with several values; name one of them: m.p, m.q`, `blocks[10].inputs[1]: is "m.r", which is no block, did you mean "m.p"?`},
 		},
 		"how many": {
-			all(block("g", &blocks.Gate{Hidden: 1}, "x"), block("c", &blocks.Cosine{}, "x", "x", "x"), block("e", &blocks.Embedding{}, "x"), block("s", &blocks.Sum{}), out("g", "c", "e", "s")), head, nil,
+			all(block("g", &blocks.Gate{Hidden: []int{1}}, "x"), block("c", &blocks.Cosine{}, "x", "x", "x"), block("e", &blocks.Embedding{}, "x"), block("s", &blocks.Sum{}), out("g", "c", "e", "s")), head, nil,
 			[]string{
 				`blocks[9].inputs: of block "g" are 1, and gate takes 2 or more: value, by...`, `blocks[10].inputs: of block "c" are 3, and cosine takes 2: x, y`,
 				`blocks[11].inputs: of block "e" are 1, and embedding takes none: it reads features`, `blocks[12].inputs: of block "s" are 0, and sum takes 1 or more: value...`,

@@ -333,8 +333,8 @@ func (*StopGradient) Build(s *Site) []Value {
 
 // Gate is [layer.Gate]: x [rows, n] and by [rows, m] -> [rows, n].
 type Gate struct {
-	// Hidden is the width of the gate's hidden layer.
-	Hidden int `yaml:"hidden" default:"32" min:"1" max:"65536"`
+	// Hidden are the widths of the gate's hidden layers; empty: there are none.
+	Hidden []int `yaml:"hidden" default:"[32]" min:"1" max:"65536"`
 }
 
 func gated() []Input {
@@ -352,8 +352,8 @@ func (k *Gate) Build(s *Site) []Value {
 // LHUC is [layer.LHUC]: x [rows, n] and by [rows, m] -> [rows, last of hidden].
 type LHUC struct {
 	Layers `yaml:",inline"`
-	// Gate is the width of the hidden layer of each gate.
-	Gate int `yaml:"gate" default:"32" min:"1" max:"65536"`
+	// Gate are the widths of the hidden layers of each gate; empty: there are none.
+	Gate []int `yaml:"gate" default:"[32]" min:"1" max:"65536"`
 }
 
 // Wants implements [Kind].

@@ -264,12 +264,14 @@ func (k *DMR) Build(s *Site) []Value {
 	return row(layer.DMR(s.Builder, s.Name, s.Inputs[0].Node, entries.Node, s.feature(entries.Shape().Feature), cfg))
 }
 
-// DIEN is [layer.DIEN]: query [rows, n] and entries [entries, m] -> [rows, width]. Models that have it are exported as native alone.
+// DIEN is [layer.DIEN]: query [rows, n] and entries [entries, m] -> [rows, width].
 type DIEN struct {
 	// Width is that of the states; 0: that of the entries.
 	Width int `yaml:"width" default:"0" min:"0" max:"65536"`
 	// AGRU has the attention in the place of the second unit's update gates, in place of multiplying them (the paper's AGRU; without it AUGRU).
 	AGRU bool `yaml:"agru" default:"false"`
+	// CellActivation is the function of what the states of both units are made of (bytedance/monolith: activation, of which relu is the default there).
+	CellActivation string `yaml:"cell_activation" default:"tanh" enum:"@cell_activations"`
 }
 
 // Wants implements [Kind].
@@ -281,5 +283,5 @@ func (k *DIEN) Build(s *Site) []Value {
 	if width == 0 {
 		width = entries.Dim()
 	}
-	return row(layer.DIEN(s.Builder, s.Name, s.Inputs[0].Node, entries.Node, s.feature(entries.Shape().Feature), layer.DIENConfig{Width: width, AGRU: k.AGRU, Rule: s.Rule}))
+	return row(layer.DIEN(s.Builder, s.Name, s.Inputs[0].Node, entries.Node, s.feature(entries.Shape().Feature), layer.DIENConfig{Width: width, AGRU: k.AGRU, CellActivation: graph.Function(k.CellActivation), Rule: s.Rule}))
 }

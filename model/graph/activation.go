@@ -34,6 +34,8 @@ const (
 	ThresholdedRelu Function = "thresholded_relu"
 	// Exponential is eˣ.
 	Exponential Function = "exponential"
+	// Relu is x above 0 and 0 below, of [Candidates] alone: for [Builder.Apply] there is [Builder.Relu].
+	Relu Function = "relu"
 )
 
 // The constants of SELU, of the paper's proof.
@@ -198,14 +200,14 @@ func (o *activation) bind(_ *Builder, in []Node) (Shape, error) {
 	all := functions()
 	i := slices.IndexFunc(all, func(f function) bool { return f.name == o.Function })
 	if i < 0 {
-		return Shape{}, fmt.Errorf("function %q is unknown%s", o.Function, nearest.Suggest(string(o.Function), names()))
+		return Shape{}, fmt.Errorf("function %q is unknown%s", o.Function, nearest.Suggest(string(o.Function), texts(Functions())))
 	}
 	o.function = all[i]
 	return in[0].shape, nil
 }
 
-func names() (out []string) {
-	for _, f := range Functions() {
+func texts(of []Function) (out []string) {
+	for _, f := range of {
 		out = append(out, string(f))
 	}
 	return out

@@ -327,13 +327,20 @@ var operators = map[string]func(b *bed) graph.Node{
 	},
 	"gru": func(b *bed) graph.Node {
 		x := b.linear(b.Lookup(b.a, "vec"), "w", 6)
-		states := b.GRU(x, b.tensor("u", 2, 6))
-		return b.weigh(b.Concat(b.Last(states), b.pooled(states, graph.Sum), b.Last(b.GRU(b.Lookup(b.b, "vec"), b.tensor("v", 1, 3)))))
+		states := b.GRU(x, b.tensor("u", 2, 6), "")
+		return b.weigh(b.Concat(b.Last(states), b.pooled(states, graph.Sum), b.Last(b.GRU(b.Lookup(b.b, "vec"), b.tensor("v", 1, 3), graph.Tanh))))
+	},
+	"gru with other candidates": func(b *bed) graph.Node {
+		var states []graph.Node
+		for _, f := range graph.Candidates() {
+			states = append(states, b.Last(b.GRU(b.linear(b.Lookup(b.a, "vec"), string(f), 6), b.tensor("u."+string(f), 2, 6), f)))
+		}
+		return b.weigh(b.Concat(states...))
 	},
 	"gru with attention": func(b *bed) graph.Node {
 		x, a := b.Lookup(b.a, "vec"), b.Softmax(b.linear(b.Lookup(b.a, "vec"), "a", 1))
 		given := b.Expand(b.dense, b.c)
-		return b.weigh(b.Concat(b.Last(b.AUGRU(x, a, b.tensor("u", 1, 3))), b.Last(b.AUGRU(b.linear(given, "w", 6), b.RowSum(given), b.tensor("v", 2, 6))), b.Last(b.AGRU(b.linear(given, "z", 6), b.RowSum(given), b.tensor("o", 2, 6)))))
+		return b.weigh(b.Concat(b.Last(b.AUGRU(x, a, b.tensor("u", 1, 3), "")), b.Last(b.AUGRU(b.linear(given, "w", 6), b.RowSum(given), b.tensor("v", 2, 6), "")), b.Last(b.AGRU(b.linear(given, "z", 6), b.RowSum(given), b.tensor("o", 2, 6), graph.Relu))))
 	},
 	"pointwise attention": func(b *bed) graph.Node {
 		x, y, bias := b.Lookup(b.a, "vec"), b.linear(b.Lookup(b.a, "vec"), "w", 4), b.tensor("bias", 2)

@@ -1,9 +1,12 @@
 package graph
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/internal/simd"
 )
 
@@ -13,15 +16,18 @@ type gru struct {
 	Weights string `json:"weights"`
 	// Replace puts the attention in the place of the update gate.
 	Replace bool `json:"replace,omitempty"`
+	// Candidate is the function of the candidate; empty: [Tanh].
+	Candidate Function `json:"candidate,omitempty"`
+	function
 	weights int
 	dim     int // of the state
 }
 
 // gruState keeps for each entry what the way back needs: the state before it, its two gates and its candidate, and what of the candidate is made of the state. sums
-// is scratch space, back the gradients of what the activations take; carry has the gradient of a row's state.
+// has what the activations take, back the gradients of that; left is what the candidate's function leaves for the way back, carry the gradient of a row's state.
 type gruState struct {
-	before, acts, candidates, sums, back, carry []float32
-	dx, dattention                              []float32 // of the inputs
+	before, acts, candidates, sums, left, back, carry []float32
+	dx, dattention                                    []float32 // of the inputs
 }
 
 // GRU is a gated recurrent unit over the entries of each row, in their order (Zhou et al., 2019, "Deep Interest Evolution Network", equations 2 to 5): x [entries, 3·dim] and
@@ -29,25 +35,48 @@ type gruState struct {
 // update gate u, the reset gate r and the candidate c:
 //
 //	u = σ(xᵤ + h·Uᵤ)    r = σ(xᵣ + h·Uᵣ)    c = tanh(x_c + r∘(h·U_c))    h' = (1-u)∘h + u∘c
-func (b *Builder) GRU(x Node, weights Tensor) Node { return b.gru(weights, false, x) }
+//
+// The candidate's function is one of [Candidates] in place of tanh, which an empty name is too. States are means of candidates, so that they are as large as those may be: between -1 and 1 with tanh, without a bound with [Relu].
+func (b *Builder) GRU(x Node, weights Tensor, candidate Function) Node {
+	return b.gru(weights, candidate, false, x)
+}
 
 // AUGRU is [Builder.GRU] with an attention [entries, 1] that each update gate is multiplied by (section 4.3 there): an entry with attention 0 leaves the state as it is.
-func (b *Builder) AUGRU(x, attention Node, weights Tensor) Node {
-	return b.gru(weights, false, x, attention)
+func (b *Builder) AUGRU(x, attention Node, weights Tensor, candidate Function) Node {
+	return b.gru(weights, candidate, false, x, attention)
 }
 
 // AGRU is [Builder.AUGRU] with the attention a in the place of the update gate (section 4.3 there), h' = (1-a)·h + a·c: all numbers of a state go at one pace. The columns of the update gate in x and weights are there and
 // not read.
-func (b *Builder) AGRU(x, attention Node, weights Tensor) Node {
-	return b.gru(weights, true, x, attention)
+func (b *Builder) AGRU(x, attention Node, weights Tensor, candidate Function) Node {
+	return b.gru(weights, candidate, true, x, attention)
 }
 
-func (b *Builder) gru(weights Tensor, replace bool, inputs ...Node) Node {
+// candidates are the functions that a candidate may have.
+func candidates() []function {
+	relu := function{
+		Relu, 1, ofX, each(func(x float32) float32 { return max(x, 0) }), where(0), func(x float64) float64 { return math.Max(x, 0) },
+	}
+	return append([]function{relu}, functions()...)
+}
+
+// Candidates lists the functions that the candidate of [Builder.GRU] may have: [Relu] and [Functions].
+func Candidates() (names []Function) {
+	for _, f := range candidates() {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+func (b *Builder) gru(weights Tensor, candidate Function, replace bool, inputs ...Node) Node {
 	dim := max(inputs[0].shape.Dim/3, 1)
 	if !b.ownsTensors("gru", weights) {
 		return b.broken(dim)
 	}
-	return b.apply(&gru{Weights: b.tensorName(weights), Replace: replace}, dim, inputs...)
+	if candidate == Tanh { // as graphs write it that were made before there was a choice
+		candidate = ""
+	}
+	return b.apply(&gru{Weights: b.tensorName(weights), Replace: replace, Candidate: candidate}, dim, inputs...)
 }
 
 func (*gru) name() string             { return "gru" }
@@ -55,10 +84,14 @@ func (*gru) readsBack(value int) bool { return value == 1 }
 func (*gru) learns() bool             { return true }
 
 func (o *gru) String() string {
+	text := fmt.Sprintf("gru[dim %d", o.dim)
 	if o.Replace {
-		return fmt.Sprintf("gru[dim %d, attention for update]", o.dim)
+		text += ", attention for update"
 	}
-	return fmt.Sprintf("gru[dim %d]", o.dim)
+	if o.Candidate != "" {
+		text += ", candidate " + string(o.Candidate)
+	}
+	return text + "]"
 }
 
 func (o *gru) bind(b *Builder, in []Node) (shape Shape, err error) {
@@ -80,6 +113,12 @@ func (o *gru) bind(b *Builder, in []Node) (shape Shape, err error) {
 	if len(in) == 2 && in[1].shape.Dim != 1 {
 		return Shape{}, fmt.Errorf("attention of %d columns, want 1", in[1].shape.Dim)
 	}
+	all := candidates()
+	i := slices.IndexFunc(all, func(f function) bool { return f.name == cmp.Or(o.Candidate, Tanh) })
+	if i < 0 {
+		return Shape{}, fmt.Errorf("function %q of the candidate is unknown%s", o.Candidate, nearest.Suggest(string(o.Candidate), texts(Candidates())))
+	}
+	o.function = all[i]
 	o.dim = in[0].shape.Dim / 3
 	if o.weights, err = b.tensorNamed(o.Weights, false, o.dim, 3*o.dim); err != nil {
 		return Shape{}, err
@@ -88,7 +127,7 @@ func (o *gru) bind(b *Builder, in []Node) (shape Shape, err error) {
 }
 
 func (o *gru) flops(_ *Graph, _ *node, _ float64) float64 {
-	return 6*float64(o.dim)*float64(o.dim) + 15*float64(o.dim)
+	return 6*float64(o.dim)*float64(o.dim) + (12+o.function.flops)*float64(o.dim)
 }
 
 func (*gru) newState() any { return &gruState{} }
@@ -97,6 +136,9 @@ func (o *gru) forward(s *Session, n *node) {
 	st, entries := s.state[n.id].(*gruState), len(s.vals[n.id])/o.dim
 	st.before, st.candidates = resize(st.before, entries*o.dim), resize(st.candidates, entries*o.dim)
 	st.acts, st.sums = resize(st.acts, 3*entries*o.dim), resize(st.sums, 3*entries*o.dim)
+	if o.Candidate != "" {
+		st.left = resize(st.left, entries*o.dim)
+	}
 	if s.train {
 		st.back, st.carry = resize(st.back, 3*entries*o.dim), resize(st.carry, s.rows*o.dim)
 	}
@@ -152,7 +194,11 @@ func (o *gru) entry(s *Session, n *node, at int, first bool) {
 	for k := range dim {
 		sums[2*dim+k] = x[2*dim+k] + float32(acts[dim+k]*sums[2*dim+k])
 	}
-	simd.Tanh(sums[2*dim:], acts[2*dim:])
+	if o.Candidate == "" {
+		simd.Tanh(sums[2*dim:], acts[2*dim:])
+	} else {
+		o.function.forward(sums[2*dim:], st.left[at*dim:][:dim], acts[2*dim:])
+	}
 	a, h := o.attention(s, n, at), s.vals[n.id][at*dim:][:dim]
 	for k := range dim {
 		update := float32(a * acts[k])
@@ -171,7 +217,11 @@ func (o *gru) entryBack(s *Session, n *node, at int, carry []float32) {
 		gate := float32(a * update)
 		dgate := float32(dh * (candidate - before[k]))
 		datt += float32(dgate * update)
-		dc := float32(float32(dh*gate) * (1 - float32(candidate*candidate)))
+		slope := 1 - float32(candidate*candidate)
+		if o.Candidate != "" {
+			slope = o.slope(st.sums[(at*3+2)*dim+k], st.left[at*dim+k], candidate)
+		}
+		dc := float32(float32(dh*gate) * slope)
 		d[k] = float32(float32(dgate*a) * float32(update*(1-update)))
 		d[dim+k] = float32(float32(dc*made[k]) * float32(reset*(1-reset)))
 		d[2*dim+k] = float32(dc * reset)
@@ -222,7 +272,7 @@ func (o *gru) reference(e *evaluation, n *node) []float64 {
 				if !o.Replace {
 					update *= sigmoid(in[k] + product[k])
 				}
-				candidate := math.Tanh(in[2*dim+k] + sigmoid(in[dim+k]+product[dim+k])*product[2*dim+k])
+				candidate := o.function.reference(in[2*dim+k] + sigmoid(in[dim+k]+product[dim+k])*product[2*dim+k])
 				h[k] = (1-update)*h[k] + update*candidate
 			}
 			out = append(out, h...)

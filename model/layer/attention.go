@@ -114,6 +114,8 @@ type DIENConfig struct {
 	Width int
 	// AGRU has the attention in the place of the second unit's update gates ([graph.Builder.AGRU]) in place of weighing them.
 	AGRU bool
+	// CellActivation is the function of the candidates of both units, one of [graph.Candidates]; empty: tanh, as in the paper (bytedance/monolith: relu).
+	CellActivation graph.Function
 	Rule
 }
 
@@ -132,14 +134,15 @@ func DIEN(b *graph.Builder, name string, query, entries graph.Node, f graph.Spar
 		})
 		return Dense(b, name+of, x, 3*cfg.Width, cfg.Rule), state
 	}
-	interest := b.GRU(gates(".interest", entries))
+	x, state := gates(".interest", entries)
+	interest := b.GRU(x, state, cfg.CellActivation)
 	meant := b.Expand(b.Linear(query, weight(b, name+".attention", query.Dim(), cfg.Width, cfg.Rule), nil), f)
 	attention := b.Softmax(b.RowSum(b.Mul(interest, meant)))
-	x, state := gates(".evolution", interest)
+	x, state = gates(".evolution", interest)
 	if cfg.AGRU {
-		return b.Last(b.AGRU(x, attention, state))
+		return b.Last(b.AGRU(x, attention, state, cfg.CellActivation))
 	}
-	return b.Last(b.AUGRU(x, attention, state))
+	return b.Last(b.AUGRU(x, attention, state, cfg.CellActivation))
 }
 
 // PairAttention is the attentional interaction of the pairs of the n vectors that x is made of (Xiao et al., 2017, equations 3 to 6): x

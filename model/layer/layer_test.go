@@ -50,10 +50,10 @@ func TestLayersFollowReference(t *testing.T) {
 		"mlp with swish": func(b *graph.Builder, x graph.Node) graph.Node {
 			return layer.MLP(b, "m", x, layer.MLPConfig{Hidden: []int{6, 4}, Activation: layer.ActivationNamed("swish"), Rule: rule})
 		},
-		"gate": func(b *graph.Builder, x graph.Node) graph.Node { return layer.Gate(b, "g", x, x, 3, rule) },
+		"gate": func(b *graph.Builder, x graph.Node) graph.Node { return layer.Gate(b, "g", x, x, []int{3}, rule) },
 		"lhuc": func(b *graph.Builder, x graph.Node) graph.Node {
 			by := b.StopGradient(layer.Dense(b, "by", x, 2, rule))
-			return layer.LHUC(b, "l", x, by, 3, layer.MLPConfig{Hidden: []int{4, 3}, Rule: rule})
+			return layer.LHUC(b, "l", x, by, []int{3}, layer.MLPConfig{Hidden: []int{4, 3}, Rule: rule})
 		},
 		"gelu":   func(b *graph.Builder, x graph.Node) graph.Node { return layer.GELU(b, "", x, rule) },
 		"tokens": func(b *graph.Builder, x graph.Node) graph.Node { return layer.Tokens(b, "t", x, 3, 2, rule) },

@@ -204,7 +204,7 @@ func TestOptionsAreTheEquations(t *testing.T) {
 		"a perceptron with an activation of each layer": {
 			ofRow(func(b *graph.Builder, x graph.Node) graph.Node {
 				cfg := layer.MLPConfig{Hidden: []int{4, 3, 2}, Activation: logistic, Activations: []layer.Activation{tanh, layer.ActivationNamed("linear"), logistic}, Rule: rule}
-				return b.Concat(layer.MLP(b, "m", x, cfg), layer.LHUC(b, "l", x, x, 2, cfg))
+				return b.Concat(layer.MLP(b, "m", x, cfg), layer.LHUC(b, "l", x, x, []int{2}, cfg))
 			}),
 			out(func(tensors map[string][]float32, x []float64) []float64 {
 				y := each(affine(tensors, "m.2", affine(tensors, "m.1", each(affine(tensors, "m.0", x), math.Tanh))), sigmoid)
@@ -216,6 +216,23 @@ func TestOptionsAreTheEquations(t *testing.T) {
 					for k, g := range affine(tensors, name+".gate.1", h) {
 						z[k] *= 2 * sigmoid(g)
 					}
+				}
+				return append(y, z...)
+			}),
+		},
+		"gates of two hidden layers, and of none": {
+			ofRow(func(b *graph.Builder, x graph.Node) graph.Node {
+				return b.Concat(layer.Gate(b, "g", x, x, []int{3, 2}, rule), layer.LHUC(b, "l", x, x, nil, layer.MLPConfig{Hidden: []int{4}, Activation: tanh, Rule: rule}))
+			}),
+			out(func(tensors map[string][]float32, x []float64) []float64 {
+				relu := func(v float64) float64 { return max(v, 0) }
+				y := affine(tensors, "g.2", each(affine(tensors, "g.1", each(affine(tensors, "g.0", x), relu)), relu))
+				for i, v := range x {
+					y[i] = v * 2 * sigmoid(y[i])
+				}
+				z := each(affine(tensors, "l.0", x), math.Tanh)
+				for k, g := range affine(tensors, "l.0.gate.0", x) {
+					z[k] *= 2 * sigmoid(g)
 				}
 				return append(y, z...)
 			}),

@@ -139,6 +139,8 @@ type Config struct {
 	Routes graph.HardConcrete
 	// AGRU has attention in the place of the update gates of the second recurrent unit in place of weighing them (DIEN). Default off.
 	AGRU bool
+	// CellActivation is the function of the candidates of its recurrent units, one of [graph.Candidates]. Default [graph.Tanh].
+	CellActivation graph.Function
 	// Item are the features of the item's tower, the others are the user's; Vector is the width of what a tower gives (DSSM). Default the last feature, 32.
 	Item   []string
 	Vector int
@@ -147,7 +149,7 @@ type Config struct {
 	// Domain are the features by which a gate weighs all vectors, none of them: no such gate; Personal are those by which gates weigh the units of the perceptrons; Gate is the width
 	// of a gate's hidden layer (PEPNet). Default none, the first feature that does not attend, 32.
 	Domain, Personal []string
-	Gate             int
+	Gate             []int
 	// Products and Sums are how many vectors a layer makes of products and of weighted sums, Rank how many weighted sums products are taken with; Blocks is the number of layers,
 	// BlockWidth the width of the perceptron in each (Wukong). Default 8, 8, 8.
 	Products, Sums, Rank int
@@ -275,6 +277,7 @@ func (c Config) WithDefaults() Config {
 		c.EmbeddingInit = param.Uniform(-spread, spread)
 	}
 	c.Temperature = cmp.Or(c.Temperature, 0.1)
+	c.CellActivation = cmp.Or(c.CellActivation, graph.Tanh)
 	if c.BiasOptimizer == nil {
 		c.BiasOptimizer = DefaultBiasOptimizer()
 	}
@@ -325,6 +328,9 @@ func (c Config) Validate() error {
 	}
 	if names := layer.Activations(); c.Activation != "" && !slices.Contains(names, c.Activation) {
 		bad("activation %q is unknown%s", c.Activation, nearest.Suggest(c.Activation, names))
+	}
+	if names := graph.Candidates(); !slices.Contains(names, c.CellActivation) {
+		bad("cell_activation %q is unknown, and may be one of %v", c.CellActivation, names)
 	}
 	if !(c.Dropout >= 0 && c.Dropout < 1) {
 		bad("dropout %v is not in [0, 1)", c.Dropout)
@@ -527,6 +533,9 @@ func (c Config) String() string {
 	}
 	if c.Name == DIEN && c.AGRU {
 		b.WriteString(",agru=true")
+	}
+	if c.Name == DIEN && c.CellActivation != graph.Tanh {
+		fmt.Fprintf(&b, ",cell_activation=%s", c.CellActivation)
 	}
 	if c.inBatch() {
 		fmt.Fprintf(&b, ",temperature=%g", c.Temperature)

@@ -12,6 +12,8 @@ type setting struct {
 	number  *int
 	numbers *[]int
 	usual   []int
+	// one has a list of one number be written as the number alone.
+	one bool
 }
 
 // own are those of c, in the order of [Config.String].
@@ -36,7 +38,7 @@ func (c *Config) own() []setting {
 		{name: "tower", numbers: &c.Tower, usual: []int{32}},
 		{name: "relation", numbers: &c.Relation, usual: []int{32}},
 		{name: "vector", number: &c.Vector, usual: []int{32}},
-		{name: "gate", number: &c.Gate, usual: []int{32}},
+		{name: "gate", numbers: &c.Gate, usual: []int{32}, one: true},
 		{name: "products", number: &c.Products, usual: []int{8}},
 		{name: "sums", number: &c.Sums, usual: []int{8}},
 		{name: "rank", number: &c.Rank, usual: []int{8}},
@@ -68,6 +70,9 @@ func (s setting) values() []int {
 func (s setting) String() string {
 	if s.number != nil {
 		return strconv.Itoa(*s.number)
+	}
+	if s.one && len(*s.numbers) == 1 {
+		return strconv.Itoa((*s.numbers)[0])
 	}
 	return fmt.Sprint(*s.numbers)
 }

@@ -223,7 +223,7 @@ func (a *assembly) inputs() graph.Node {
 
 // evolution is DIEN's.
 func (a *assembly) evolution(name string, now, entries graph.Node, f graph.Sparse) graph.Node {
-	return layer.DIEN(a.b, "evolution."+name, now, entries, f, layer.DIENConfig{Width: entries.Dim(), AGRU: a.cfg.AGRU, Rule: a.rule})
+	return layer.DIEN(a.b, "evolution."+name, now, entries, f, layer.DIENConfig{Width: entries.Dim(), AGRU: a.cfg.AGRU, CellActivation: a.cfg.CellActivation, Rule: a.rule})
 }
 
 // transduction is HSTU's.

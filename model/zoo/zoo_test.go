@@ -36,7 +36,7 @@ func small(c zoo.Config) zoo.Config {
 	c.Maps, c.Bottom, c.Second, c.Tower = []int{3, 2}, []int{3}, []int{6}, []int{3}
 	c.Blocks, c.BlockWidth, c.Reduction = 2, 4, 2
 	c.Experts, c.OwnExperts, c.Levels, c.Relation, c.Vector = 2, 1, 2, []int{3}, 4
-	c.Products, c.Sums, c.Rank, c.Tokens, c.TokenWidth, c.Expansion, c.Gate = 2, 1, 2, 2, 4, 2, 3
+	c.Products, c.Sums, c.Rank, c.Tokens, c.TokenWidth, c.Expansion, c.Gate = 2, 1, 2, 2, 4, 2, []int{3}
 	c.Domain = []string{c.Features[len(c.Features)-1].Name}
 	if c.FusionHeads = 1; c.Hidden[len(c.Hidden)-1]%2 == 0 {
 		c.FusionHeads = 2
@@ -204,7 +204,9 @@ func TestSettingsReachTheLayout(t *testing.T) {
 		"item":             {[]string{zoo.DSSM}, func(c *zoo.Config) { c.Item = []string{"price"} }},
 		"domain":           {[]string{zoo.PEPNet}, func(c *zoo.Config) { c.Domain = []string{"tags"} }},
 		"personal":         {[]string{zoo.PEPNet}, func(c *zoo.Config) { c.Personal = []string{"tags", "user"} }},
-		"gate":             {[]string{zoo.PEPNet}, func(c *zoo.Config) { c.Gate = 5 }},
+		"gate":             {[]string{zoo.PEPNet}, func(c *zoo.Config) { c.Gate = []int{5} }},
+		"gates":            {[]string{zoo.PEPNet}, func(c *zoo.Config) { c.Gate = []int{32, 8} }},
+		"no layer of gate": {[]string{zoo.PEPNet}, func(c *zoo.Config) { c.Gate = []int{} }},
 		"products":         {[]string{zoo.Wukong}, func(c *zoo.Config) { c.Products = 5 }},
 		"sums":             {[]string{zoo.Wukong}, func(c *zoo.Config) { c.Sums = 5 }},
 		"rank":             {[]string{zoo.Wukong}, func(c *zoo.Config) { c.Rank = 5 }},
@@ -269,6 +271,16 @@ func TestSettingsReachTheLayout(t *testing.T) {
 	if replaced.AGRU = true; replaced.String() == evolving.String() || mustNew(t, replaced).Text() == mustNew(t, evolving).Text() {
 		t.Error("agru changes nothing")
 	}
+	// As models wrote it whose gates had one layer, so that they are the same.
+	if gated := (zoo.Config{Name: zoo.PEPNet, Features: mixed()}).String(); !strings.Contains(gated, ",gate=32,") {
+		t.Errorf("%s does not have gate=32", gated)
+	}
+	for _, f := range graph.Candidates() {
+		other := evolving
+		if other.CellActivation = f; (other.String() != evolving.String()) != (f != graph.Tanh) || (mustNew(t, other).Text() != mustNew(t, evolving).Text()) != (f != graph.Tanh) {
+			t.Errorf("cell activation %s is %s, and without one %s", f, other, evolving)
+		}
+	}
 	lr := zoo.Config{Name: zoo.LR, Features: mixed()}
 	other := lr
 	other.Dim, other.Hidden, other.Dropout, other.VecOptimizer = 3, []int{4}, 0.5, optim.SGD{}
@@ -285,7 +297,7 @@ func TestValidateReportsEveryFault(t *testing.T) {
 			{Name: "a"}, {Name: "a"}, {}, {Name: "x", Kind: model.Dense}, {Name: "c", Combiner: "median"}, {Name: "k", Kind: 9},
 		},
 		Dim: -1, Hidden: []int{4, 0, 1 << 20}, CrossLayers: -2, CrossRank: -1, CrossExperts: 1 << 20, Dropout: 1, CrossDropout: -0.5, EmbeddingL2: -1, BiasL2: -2,
-		Activation: "swich", DenseL2: float32(math.NaN()), ClipNorm: math.Inf(1), Experts: -1, Tower: []int{3, 0},
+		Activation: "swich", CellActivation: "reluu", DenseL2: float32(math.NaN()), ClipNorm: math.Inf(1), Experts: -1, Tower: []int{3, 0},
 		BiasOptimizer: optim.SGD{LR: -1}, VecOptimizer: optim.Adam{Beta1: 3}, DenseOptimizer: optim.EMA{Decay: 2},
 	})
 	if err == nil {

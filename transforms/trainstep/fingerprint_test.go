@@ -33,7 +33,7 @@ func TestFingerprint(t *testing.T) {
 	}
 	for _, name := range []string{
 		"AttentionLayers", "AttentionHeads", "AttentionWidth", "Maps", "Reduction", "Bottom", "Blocks", "BlockWidth", "Second", "FusionHeads", "Experts", "OwnExperts", "Levels", "Tower", "Relation", "Item", "Vector", "Domain", "Personal", "Gate", "Products", "Sums", "Rank", "Tokens", "TokenWidth", "Expansion",
-		"TopExperts", "GateNoise", "Balance", "Temperature", "Positions", "CrossDropout", "Average", "AGRU", "Norm.Decay", "Norm.MaxScale", "Norm.MaxShift", "Routes.L0", "Routes.High", "Routes.Low", "Routes.Temperature", "Routes.StraightThrough",
+		"TopExperts", "GateNoise", "Balance", "Temperature", "Positions", "CrossDropout", "Average", "AGRU", "CellActivation", "Norm.Decay", "Norm.MaxScale", "Norm.MaxShift", "Routes.L0", "Routes.High", "Routes.Low", "Routes.Temperature", "Routes.StraightThrough",
 	} {
 		free["Model."+name] = "its String is tested in package zoo"
 	}
