@@ -29,14 +29,17 @@ import (
 type Digest struct {
 	sum [4]uint64 // little endian words
 	buf []byte
+	// padded are the records that are digested at once.
+	padded []byte
 }
 
 // Rows adds rows of a table, which has dim weights and stateDim float32 of state a row.
 func (d *Digest) Rows(name string, dim, stateDim int, rows *table.Rows) {
 	head := appendText(append(d.buf[:0], 'r'), name)
 	n := len(head)
-	for i, fid := range rows.Keys {
-		b := binary.LittleEndian.AppendUint64(head[:n], uint64(fid))
+	done := d.inLanes(head, dim, stateDim, rows)
+	for i := done; i < len(rows.Keys); i++ {
+		b := binary.LittleEndian.AppendUint64(head[:n], uint64(rows.Keys[i]))
 		b = binary.LittleEndian.AppendUint64(b, uint64(rows.Times[i]))
 		b = binary.LittleEndian.AppendUint64(b, rows.Counts[i])
 		b = appendFloats(b, rows.Weights[i*dim:(i+1)*dim])
