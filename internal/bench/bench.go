@@ -188,13 +188,17 @@ func Machine() string {
 			}
 		}
 	}
-	return fmt.Sprintf("%s, %d cores, %s, %s", cpu, runtime.GOMAXPROCS(0), runtime.GOOS, runtime.Version())
+	cores := "1 core"
+	if n := runtime.GOMAXPROCS(0); n > 1 {
+		cores = fmt.Sprintf("%d cores", n)
+	}
+	return fmt.Sprintf("%s, %s, %s, %s", cpu, cores, runtime.GOOS, runtime.Version())
 }
 
-// Text is a table of results for people.
+// Text is a table of results for people. What they were measured on stands behind the last of those that were measured on the same.
 func Text(results []Result) string {
 	var b strings.Builder
-	for _, r := range results {
+	for i, r := range results {
 		fmt.Fprintf(&b, "%-44s %10s %s", r.Name, number(r.Ours), r.Unit)
 		for _, name := range slices.Sorted(maps.Keys(r.Theirs)) {
 			fmt.Fprintf(&b, "; %s %s", name, number(r.Theirs[name]))
@@ -209,9 +213,9 @@ func Text(results []Result) string {
 			fmt.Fprintf(&b, "\n  without %s: %s", name, r.Absent[name])
 		}
 		b.WriteByte('\n')
-	}
-	if len(results) > 0 {
-		fmt.Fprintf(&b, "on %s\n", results[0].Machine)
+		if i == len(results)-1 || results[i+1].Machine != r.Machine {
+			fmt.Fprintf(&b, "on %s\n", r.Machine)
+		}
 	}
 	return b.String()
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,11 @@ func TestForms(t *testing.T) {
 	const want = "wire lookup 256 KiB                                1234 MB/cpu-s; grpc 0.1235; tcp framing 2500; ratio 0.49; control 1.01\non m\n"
 	if got := bench.Text([]bench.Result{r}); got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	small, other := bench.Result{Name: "x", Machine: "m"}, bench.Result{Name: "y", Machine: "n"}
+	text := strings.Fields(bench.Text([]bench.Result{small, small, other, small}))
+	if want := strings.Fields("x 0 x 0 on m y 0 on n x 0 on m"); !slices.Equal(text, want) {
+		t.Errorf("of several machines: got %q, want %q", text, want)
 	}
 	b, err := json.Marshal(r)
 	const keys = `{"name":"wire lookup 256 KiB","ours":1234.5,"theirs":{"grpc":0.123456,"tcp framing":2500},"ratio":0.4938,"control":1.01,"unit":"MB/cpu-s","machine":"m"}`
