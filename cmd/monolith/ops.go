@@ -75,12 +75,12 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 		Propose:         job.Propose,
 		InspectSnapshot: job.InspectSnapshot,
 		InspectSlots:    job.InspectSlots,
-		Models:          cli.ModelOps{List: job.ListModels, Measure: jobbench.Model, Describe: job.DescribeModel, DescribeStored: job.DescribeStoredModel, Nearest: job.Nearest},
+		Models:          cli.ModelOps{List: job.ListModels, Measure: jobbench.Model, Describe: job.DescribeModel, DescribeStored: job.DescribeStoredModel, Nearest: job.Nearest, Diff: job.DiffSnapshots},
 		PS: cli.RowOps{
 			LookUp: job.LookUp, LookUpStored: job.LookUpStored, Edit: job.Edit, Slots: job.InspectShards, Changes: job.FollowChanges, Push: job.Push,
 		},
 		Snapshots: cli.SnapshotOps{
-			List: job.ListSnapshots, Verify: job.VerifySnapshots, Diff: job.DiffSnapshots, Prune: job.PruneSnapshots, Take: job.TakeSnapshot,
+			List: job.ListSnapshots, Verify: job.VerifySnapshots, Prune: job.PruneSnapshots, Take: job.TakeSnapshot,
 			Fetch: job.FetchSnapshot, FetchJob: job.FetchJobSnapshot,
 		},
 		Demo: func(ctx context.Context, o job.DemoOptions) (*job.DemoResult, error) {

@@ -342,9 +342,20 @@ func fakes() cli.Ops {
 			}
 			return r, fail()
 		},
-		Models: cli.ModelOps{List: job.ListModels, Measure: func(_ context.Context, model string, features int, _ bench.Options) (bench.Result, error) {
-			return bench.Result{Name: model, Ours: 1000 * float64(features), Control: .96}, fail()
-		}},
+		Models: cli.ModelOps{
+			List: job.ListModels, Measure: func(_ context.Context, model string, features int, _ bench.Options) (bench.Result, error) {
+				return bench.Result{Name: model, Ours: 1000 * float64(features), Control: .96}, fail()
+			},
+			Diff: func(_ context.Context, a, b string) (*job.SnapshotDiff, error) {
+				from, to := int64(5), int64(9)
+				return &job.SnapshotDiff{
+					A: a, B: b, Tables: []job.TableDiff{{Name: "embedding", Added: 1000, Removed: 2, Changed: 3, Same: 4}},
+					Tensors:   []job.TensorDiff{{Name: "w", Weights: .25}, {Name: "b", Only: "b"}, {Name: "c"}},
+					Positions: []job.PositionDiff{{Source: "ratings", Split: "ratings-0", A: &from, B: &to, Examples: 4}, {Source: "ratings", Split: "ratings-1", B: &to, Examples: 9}},
+					State:     []string{"trace"},
+				}, fail()
+			},
+		},
 		Snapshots: cli.SnapshotOps{
 			List: func(_ context.Context, path string, r job.Retention) (*job.SnapshotList, error) {
 				return &job.SnapshotList{Dir: path, Snapshots: fakeSnapshots(r)}, fail()
@@ -355,15 +366,6 @@ func fakes() cli.Ops {
 					out = append(out, job.SnapshotCheck{Path: path + "/snap-00000011", Faults: []string{"rows-0000-0000.arrow: checksum mismatch"}})
 				}
 				return out, fail()
-			},
-			Diff: func(_ context.Context, a, b string) (*job.SnapshotDiff, error) {
-				from, to := int64(5), int64(9)
-				return &job.SnapshotDiff{
-					A: a, B: b, Tables: []job.TableDiff{{Name: "embedding", Added: 1000, Removed: 2, Changed: 3, Same: 4}},
-					Tensors:   []job.TensorDiff{{Name: "w", Weights: .25}, {Name: "b", Only: "b"}, {Name: "c"}},
-					Positions: []job.PositionDiff{{Source: "ratings", Split: "ratings-0", A: &from, B: &to, Examples: 4}, {Source: "ratings", Split: "ratings-1", B: &to, Examples: 9}},
-					State:     []string{"trace"},
-				}, fail()
 			},
 			Prune: func(_ context.Context, path string, r job.Retention, remove bool) (*job.SnapshotsPruned, error) {
 				return &job.SnapshotsPruned{Dir: path, Gone: []string{fmt.Sprint(path, "/snap of ", r.Keep, " ", r.For, " ", r.Exempt)}, Removed: remove, Kept: fakeSnapshots(r)}, fail()

@@ -27,22 +27,25 @@ type ModelOps struct {
 	DescribeStored func(ctx context.Context, path string, entries float64) (*job.ModelInfo, error)
 	// Nearest finds the rows of a snapshot that are like one of them.
 	Nearest func(ctx context.Context, path string, o job.NearestOptions) (*job.NearestRows, error)
+	// Diff compares two snapshots.
+	Diff func(ctx context.Context, a, b string) (*job.SnapshotDiff, error)
 }
 
 // modelCommand is the group of commands for models.
 func (a *App) modelCommand(out *outcome) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "model COMMAND",
-		Short: "List models, describe one; find rows that are like another",
-		Long: `List the models that a job can name. Describe the model of a job or of a snapshot: operators, parameters, cost. Find the rows of a snapshot that are like another. What changed between two
-snapshots is shown by monolith snapshot diff, single rows by monolith ps lookup, slots by monolith inspect --slots.`,
+		Short: "List, describe and compare models; find rows that are like another",
+		Long: `List the models that a job can name. Describe the model of a job or of a snapshot: operators, parameters, cost. Show what differs between two snapshots of a model. Find the rows of a snapshot
+that are like another. Single rows are shown by monolith ps lookup, slots by monolith inspect --slots.`,
 		Example: `  monolith model list
   monolith model describe job.yaml
+  monolith model diff runs/click/snapshots/snap-00000011 runs/click
   monolith model nearest runs/click item 3:17`,
 		Args: noOtherCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(a.modelListCommand(out), a.modelDescribeCommand(out), a.modelNearestCommand(out))
+	root.AddCommand(a.modelListCommand(out), a.modelDescribeCommand(out), a.modelDiffCommand(out), a.modelNearestCommand(out))
 	return root
 }
 
@@ -328,4 +331,84 @@ func writeNearest(w io.Writer, n *job.NearestRows) error {
 		rows = append(rows, []string{strconv.FormatFloat(r.Cosine, 'f', 4, 64), strconv.FormatInt(r.ID, 10), strconv.Itoa(r.Slot), ui.Count(int64(r.Occurrences)), when})
 	}
 	return block(w, rows, 0, 1, 2, 3)
+}
+
+func (a *App) modelDiffCommand(out *outcome) *cobra.Command {
+	return &cobra.Command{
+		Use:   "diff A B",
+		Short: "Show what differs between two snapshots of a model",
+		Long: `Compare two snapshots, each a snapshot's folder, or a job's dir or a folder for the newest good one in it, or the URL of one of these in a store: rows of each table that were
+added, removed and changed, dense tensors that differ and by how much, splits that moved and the examples that were applied
+meanwhile, and worker state.`,
+		Example: `  monolith model diff runs/click/snapshots/snap-00000011 runs/click
+  monolith model diff s3://models/click runs/click
+  monolith model diff runs/monday runs/tuesday --json | jq .result.tables`,
+		Args: exactly("a snapshot", "another snapshot"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out.command = "model diff"
+			if a.Ops.Models.Diff == nil {
+				return errMissing
+			}
+			d, err := a.Ops.Models.Diff(cmd.Context(), args[0], args[1])
+			if err != nil {
+				return err
+			}
+			out.result = d
+			out.text = func(w io.Writer) error { return writeDiff(w, d) }
+			return nil
+		},
+	}
+}
+
+func writeDiff(w io.Writer, d *job.SnapshotDiff) error {
+	if _, err := fmt.Fprintf(w, "a  %s\nb  %s\n", d.A, d.B); err != nil {
+		return err
+	}
+	rows := [][]string{{"TABLE", "ADDED", "REMOVED", "CHANGED", "SAME"}}
+	for _, t := range d.Tables {
+		name := t.Name
+		if t.Shape {
+			name += " (other segments)"
+		}
+		rows = append(rows, []string{name, ui.Count(t.Added), ui.Count(t.Removed), ui.Count(t.Changed), ui.Count(t.Same)})
+	}
+	if err := block(w, rows, 1, 2, 3, 4); err != nil {
+		return err
+	}
+	if len(d.Tensors) > 0 {
+		rows = [][]string{{"DENSE TENSOR", "DIFFERENCE"}}
+		for _, t := range d.Tensors {
+			by := "of a weight, at most " + strconv.FormatFloat(t.Weights, 'g', 4, 64)
+			switch {
+			case t.Only != "":
+				by = "only in " + t.Only
+			case t.Weights == 0:
+				by = "of the optimizer's state alone"
+			}
+			rows = append(rows, []string{t.Name, by})
+		}
+		if err := block(w, rows); err != nil {
+			return err
+		}
+	}
+	if len(d.Positions) > 0 {
+		rows = [][]string{{"SOURCE", "SPLIT", "A", "B", "EXAMPLES"}}
+		at := func(p *int64) string {
+			if p == nil {
+				return "-"
+			}
+			return strconv.FormatInt(*p, 10)
+		}
+		for _, p := range d.Positions {
+			rows = append(rows, []string{p.Source, p.Split, at(p.A), at(p.B), fmt.Sprintf("%+d", p.Examples)})
+		}
+		if err := block(w, rows, 2, 3, 4); err != nil {
+			return err
+		}
+	}
+	if len(d.State) > 0 {
+		_, err := fmt.Fprintf(w, "\nworker state that differs: %s\n", strings.Join(d.State, ", "))
+		return err
+	}
+	return nil
 }

@@ -20,8 +20,6 @@ type SnapshotOps struct {
 	List func(ctx context.Context, path string, r job.Retention) (*job.SnapshotList, error)
 	// Verify reads all of a snapshot, or of those of a job's dir or a folder.
 	Verify func(ctx context.Context, path string) ([]job.SnapshotCheck, error)
-	// Diff compares two snapshots.
-	Diff func(ctx context.Context, a, b string) (*job.SnapshotDiff, error)
 	// Prune removes snapshots that need not stay, or says which would go.
 	Prune func(ctx context.Context, path string, r job.Retention, remove bool) (*job.SnapshotsPruned, error)
 	// Fetch brings snapshots back from a store into a folder, FetchJob into a job's dir.
@@ -160,86 +158,6 @@ func writeChecks(w io.Writer, checks []job.SnapshotCheck) error {
 		if _, err := fmt.Fprintf(w, "%s: %s\n", c.Path, what); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (a *App) snapshotDiffCommand(out *outcome) *cobra.Command {
-	return &cobra.Command{
-		Use:   "diff A B",
-		Short: "Compare two snapshots",
-		Long: `Compare two snapshots, each a snapshot's folder, or a job's dir or a folder for the newest good one in it, or the URL of one of these in a store: rows of each table that were
-added, removed and changed, dense tensors that differ and by how much, splits that moved and the examples that were applied
-meanwhile, and worker state.`,
-		Example: `  monolith snapshot diff runs/click/snapshots/snap-00000011 runs/click
-  monolith snapshot diff s3://models/click runs/click
-  monolith snapshot diff runs/monday runs/tuesday --json | jq .result.tables`,
-		Args: exactly("a snapshot", "another snapshot"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			out.command = "snapshot diff"
-			if a.Ops.Snapshots.Diff == nil {
-				return errMissing
-			}
-			d, err := a.Ops.Snapshots.Diff(cmd.Context(), args[0], args[1])
-			if err != nil {
-				return err
-			}
-			out.result = d
-			out.text = func(w io.Writer) error { return writeDiff(w, d) }
-			return nil
-		},
-	}
-}
-
-func writeDiff(w io.Writer, d *job.SnapshotDiff) error {
-	if _, err := fmt.Fprintf(w, "a  %s\nb  %s\n", d.A, d.B); err != nil {
-		return err
-	}
-	rows := [][]string{{"TABLE", "ADDED", "REMOVED", "CHANGED", "SAME"}}
-	for _, t := range d.Tables {
-		name := t.Name
-		if t.Shape {
-			name += " (other segments)"
-		}
-		rows = append(rows, []string{name, ui.Count(t.Added), ui.Count(t.Removed), ui.Count(t.Changed), ui.Count(t.Same)})
-	}
-	if err := block(w, rows, 1, 2, 3, 4); err != nil {
-		return err
-	}
-	if len(d.Tensors) > 0 {
-		rows = [][]string{{"DENSE TENSOR", "DIFFERENCE"}}
-		for _, t := range d.Tensors {
-			by := "of a weight, at most " + strconv.FormatFloat(t.Weights, 'g', 4, 64)
-			switch {
-			case t.Only != "":
-				by = "only in " + t.Only
-			case t.Weights == 0:
-				by = "of the optimizer's state alone"
-			}
-			rows = append(rows, []string{t.Name, by})
-		}
-		if err := block(w, rows); err != nil {
-			return err
-		}
-	}
-	if len(d.Positions) > 0 {
-		rows = [][]string{{"SOURCE", "SPLIT", "A", "B", "EXAMPLES"}}
-		at := func(p *int64) string {
-			if p == nil {
-				return "-"
-			}
-			return strconv.FormatInt(*p, 10)
-		}
-		for _, p := range d.Positions {
-			rows = append(rows, []string{p.Source, p.Split, at(p.A), at(p.B), fmt.Sprintf("%+d", p.Examples)})
-		}
-		if err := block(w, rows, 2, 3, 4); err != nil {
-			return err
-		}
-	}
-	if len(d.State) > 0 {
-		_, err := fmt.Fprintf(w, "\nworker state that differs: %s\n", strings.Join(d.State, ", "))
-		return err
 	}
 	return nil
 }
