@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/tap"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/monolith-go/monolith/internal/simd"
 	servingv1 "github.com/monolith-go/monolith/proto/monolith/serving/v1"
 	"github.com/monolith-go/monolith/proto/tensorflow"
 	tfs "github.com/monolith-go/monolith/proto/tensorflow/serving"
@@ -398,6 +399,15 @@ func readTensor(name string, t *tensorflow.TensorProto, l *limits) (*Column, err
 	case tensorflow.DataType_DT_DOUBLE:
 		c.Type = Floats
 		c.Floats, err = values(name, n, content, t.GetDoubleVal(), 8, func(b []byte) float32 { return float32(math.Float64frombits(binary.LittleEndian.Uint64(b))) }, func(x float64) float32 { return float32(x) })
+	case tensorflow.DataType_DT_HALF, tensorflow.DataType_DT_BFLOAT16:
+		var bits []uint16
+		bits, err = values(name, n, content, t.GetHalfVal(), 2, binary.LittleEndian.Uint16, func(x int32) uint16 { return uint16(x) })
+		c.Type, c.Floats = Floats, make([]float32, len(bits))
+		if t.GetDtype() == tensorflow.DataType_DT_HALF {
+			simd.FromFP16(c.Floats, bits)
+		} else {
+			simd.FromBF16(c.Floats, bits)
+		}
 	case tensorflow.DataType_DT_STRING:
 		c.Type = Texts
 		if len(content) > 0 {
@@ -405,7 +415,7 @@ func readTensor(name string, t *tensorflow.TensorProto, l *limits) (*Column, err
 		}
 		c.Texts, err = values(name, n, nil, t.GetStringVal(), 1, nil, func(x []byte) []byte { return x })
 	default:
-		return nil, invalid("input %q has the type %s; integers of 8 to 64 bits, DT_BOOL, DT_FLOAT, DT_DOUBLE and DT_STRING are read", name, t.GetDtype())
+		return nil, invalid("input %q has the type %s; integers of 8 to 64 bits, DT_BOOL, DT_HALF, DT_BFLOAT16, DT_FLOAT, DT_DOUBLE and DT_STRING are read", name, t.GetDtype())
 	}
 	return c, err
 }
@@ -416,7 +426,7 @@ func littleFloat32(b []byte) float32 { return math.Float32frombits(binary.Little
 
 // listed is how many values the lists of a tensor have.
 func listed(t *tensorflow.TensorProto) int {
-	return len(t.GetInt64Val()) + len(t.GetUint64Val()) + len(t.GetIntVal()) + len(t.GetUint32Val()) + len(t.GetBoolVal()) + len(t.GetFloatVal()) + len(t.GetDoubleVal()) + len(t.GetStringVal())
+	return len(t.GetInt64Val()) + len(t.GetUint64Val()) + len(t.GetIntVal()) + len(t.GetUint32Val()) + len(t.GetBoolVal()) + len(t.GetHalfVal()) + len(t.GetFloatVal()) + len(t.GetDoubleVal()) + len(t.GetStringVal())
 }
 
 // values are the elements of a tensor: in its content, or in a list, whose last stands for all that follow (tensor.proto).

@@ -184,6 +184,23 @@ func TestGRPC(t *testing.T) {
 		}
 	}
 
+	// Floats of 16 bits are the same numbers too.
+	if same, err = client.Predict(t.Context(), &tfs.PredictRequest{ModelSpec: spec(""), Inputs: map[string]*tensorflow.TensorProto{"price": floats([]float32{1.5, .25, -2})}}); err != nil {
+		t.Fatal(err)
+	}
+	for dtype, bits := range map[tensorflow.DataType][]uint16{tensorflow.DataType_DT_HALF: {0x3e00, 0x3400, 0xc000}, tensorflow.DataType_DT_BFLOAT16: {0x3fc0, 0x3e80, 0xc000}} {
+		list, content := tensor(dtype, int64(len(bits))), tensor(dtype, int64(len(bits)))
+		for _, x := range bits {
+			list.HalfVal, content.TensorContent = append(list.HalfVal, int32(x)), binary.LittleEndian.AppendUint16(content.TensorContent, x)
+		}
+		for _, x := range []*tensorflow.TensorProto{list, content} {
+			got, err := client.Predict(t.Context(), &tfs.PredictRequest{ModelSpec: spec(""), Inputs: map[string]*tensorflow.TensorProto{"price": x}})
+			if err != nil || !proto.Equal(got, same) {
+				t.Errorf("%v: %v, %v; want %v", x, got, err, same)
+			}
+		}
+	}
+
 	example := func(i int) *tensorflow.Example {
 		e := &tensorflow.Example{}
 		if err := proto.Unmarshal(examples[i], e); err != nil {
@@ -227,6 +244,8 @@ func TestGRPC(t *testing.T) {
 		"its shape says 3":           wrong(map[string]*tensorflow.TensorProto{"item": {Dtype: tensorflow.DataType_DT_INT64, TensorShape: shape(3), Int64Val: []int64{1, 2, 3, 4}}}),
 		"has 3 bytes for 1 values":   wrong(map[string]*tensorflow.TensorProto{"item": {Dtype: tensorflow.DataType_DT_INT64, TensorShape: shape(1), TensorContent: []byte{1, 2, 3}}}),
 		`feature "price" is NaN`:     wrong(map[string]*tensorflow.TensorProto{"price": floats([]float32{float32(math.NaN())})}),
+		`feature "price" is +Inf`:    wrong(map[string]*tensorflow.TensorProto{"price": {Dtype: tensorflow.DataType_DT_HALF, TensorShape: shape(1), HalfVal: []int32{0x7c00}}}),
+		"has 3 bytes for 2 values":   wrong(map[string]*tensorflow.TensorProto{"price": {Dtype: tensorflow.DataType_DT_BFLOAT16, TensorShape: shape(2), TensorContent: []byte{1, 2, 3}}}),
 		`feature "item"`:             wrong(map[string]*tensorflow.TensorProto{"item": floats([]float32{1, 2})}),
 		"no examples":                wrong(nil),
 		"not serialized tf.Examples": wrong(map[string]*tensorflow.TensorProto{"examples": ints(items[:1], 1)}),
@@ -397,6 +416,7 @@ func FuzzGRPC(f *testing.F) {
 		seed(&tfs.PredictRequest{Inputs: map[string]*tensorflow.TensorProto{input: {Dtype: tensorflow.DataType_DT_STRING, TensorShape: shape(1), StringVal: [][]byte{b}}}})
 	}
 	seed(&tfs.PredictRequest{ModelSpec: &tfs.ModelSpec{SignatureName: "features"}, Inputs: map[string]*tensorflow.TensorProto{"price": {Dtype: tensorflow.DataType_DT_DOUBLE, TensorShape: shape(1, 1), TensorContent: make([]byte, 8)}}})
+	seed(&tfs.PredictRequest{Inputs: map[string]*tensorflow.TensorProto{"price": {Dtype: tensorflow.DataType_DT_HALF, TensorShape: shape(3), HalfVal: []int32{0x3c00, -1}}}})
 	seed(&tfs.ClassificationRequest{Input: &tfs.Input{Kind: &tfs.Input_ExampleList{ExampleList: &tfs.ExampleList{Examples: []*tensorflow.Example{{}, nil}}}}})
 	f.Fuzz(func(t *testing.T, b []byte, kind uint8) {
 		var err error

@@ -281,6 +281,9 @@ func readQuestion(body []byte, verb string) (*question, error) {
 	d.DisallowUnknownFields()
 	var q question
 	if err := d.Decode(&q); err != nil {
+		if bad, ok := errors.AsType[*json.SyntaxError](err); ok && notNumber(body, int(bad.Offset)) {
+			return nil, invalid("the body is no request: it has NaN or an infinity, which no feature may be; what is missing is null")
+		}
 		return nil, noQuestion(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
@@ -295,6 +298,12 @@ func readQuestion(body []byte, verb string) (*question, error) {
 		return nil, invalid(`the request needs "examples", a list with an object an example, and nothing else but "context" and "signature_name"`)
 	}
 	return &q, nil
+}
+
+// notNumber reports whether what is no JSON, with the byte before that at an offset, is NaN, Inf or Infinity, which TensorFlow Serving reads.
+func notNumber(body []byte, offset int) bool {
+	at := body[max(0, min(offset-1, len(body))):]
+	return bytes.HasPrefix(at, []byte("NaN")) || bytes.HasPrefix(at, []byte("Inf"))
 }
 
 // fieldsOf are those of a question, and what each is.

@@ -28,19 +28,21 @@ const (
 type DataType int32
 
 const (
-	DataType_DT_INVALID DataType = 0
-	DataType_DT_FLOAT   DataType = 1
-	DataType_DT_DOUBLE  DataType = 2
-	DataType_DT_INT32   DataType = 3
-	DataType_DT_UINT8   DataType = 4
-	DataType_DT_INT16   DataType = 5
-	DataType_DT_INT8    DataType = 6
-	DataType_DT_STRING  DataType = 7
-	DataType_DT_INT64   DataType = 9
-	DataType_DT_BOOL    DataType = 10
-	DataType_DT_UINT16  DataType = 17
-	DataType_DT_UINT32  DataType = 22
-	DataType_DT_UINT64  DataType = 23
+	DataType_DT_INVALID  DataType = 0
+	DataType_DT_FLOAT    DataType = 1
+	DataType_DT_DOUBLE   DataType = 2
+	DataType_DT_INT32    DataType = 3
+	DataType_DT_UINT8    DataType = 4
+	DataType_DT_INT16    DataType = 5
+	DataType_DT_INT8     DataType = 6
+	DataType_DT_STRING   DataType = 7
+	DataType_DT_INT64    DataType = 9
+	DataType_DT_BOOL     DataType = 10
+	DataType_DT_BFLOAT16 DataType = 14
+	DataType_DT_UINT16   DataType = 17
+	DataType_DT_HALF     DataType = 19
+	DataType_DT_UINT32   DataType = 22
+	DataType_DT_UINT64   DataType = 23
 )
 
 // Enum value maps for DataType.
@@ -56,24 +58,28 @@ var (
 		7:  "DT_STRING",
 		9:  "DT_INT64",
 		10: "DT_BOOL",
+		14: "DT_BFLOAT16",
 		17: "DT_UINT16",
+		19: "DT_HALF",
 		22: "DT_UINT32",
 		23: "DT_UINT64",
 	}
 	DataType_value = map[string]int32{
-		"DT_INVALID": 0,
-		"DT_FLOAT":   1,
-		"DT_DOUBLE":  2,
-		"DT_INT32":   3,
-		"DT_UINT8":   4,
-		"DT_INT16":   5,
-		"DT_INT8":    6,
-		"DT_STRING":  7,
-		"DT_INT64":   9,
-		"DT_BOOL":    10,
-		"DT_UINT16":  17,
-		"DT_UINT32":  22,
-		"DT_UINT64":  23,
+		"DT_INVALID":  0,
+		"DT_FLOAT":    1,
+		"DT_DOUBLE":   2,
+		"DT_INT32":    3,
+		"DT_UINT8":    4,
+		"DT_INT16":    5,
+		"DT_INT8":     6,
+		"DT_STRING":   7,
+		"DT_INT64":    9,
+		"DT_BOOL":     10,
+		"DT_BFLOAT16": 14,
+		"DT_UINT16":   17,
+		"DT_HALF":     19,
+		"DT_UINT32":   22,
+		"DT_UINT64":   23,
 	}
 )
 
@@ -168,6 +174,7 @@ type TensorProto struct {
 	StringVal     [][]byte               `protobuf:"bytes,8,rep,name=string_val,json=stringVal,proto3" json:"string_val,omitempty"`
 	Int64Val      []int64                `protobuf:"varint,10,rep,packed,name=int64_val,json=int64Val,proto3" json:"int64_val,omitempty"`
 	BoolVal       []bool                 `protobuf:"varint,11,rep,packed,name=bool_val,json=boolVal,proto3" json:"bool_val,omitempty"`
+	HalfVal       []int32                `protobuf:"varint,13,rep,packed,name=half_val,json=halfVal,proto3" json:"half_val,omitempty"` // the bits of DT_HALF and DT_BFLOAT16
 	Uint32Val     []uint32               `protobuf:"varint,16,rep,packed,name=uint32_val,json=uint32Val,proto3" json:"uint32_val,omitempty"`
 	Uint64Val     []uint64               `protobuf:"varint,17,rep,packed,name=uint64_val,json=uint64Val,proto3" json:"uint64_val,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -270,6 +277,13 @@ func (x *TensorProto) GetInt64Val() []int64 {
 func (x *TensorProto) GetBoolVal() []bool {
 	if x != nil {
 		return x.BoolVal
+	}
+	return nil
+}
+
+func (x *TensorProto) GetHalfVal() []int32 {
+	if x != nil {
+		return x.HalfVal
 	}
 	return nil
 }
@@ -789,7 +803,7 @@ const file_tensorflow_tensorflow_proto_rawDesc = "" +
 	"\funknown_rank\x18\x03 \x01(\bR\vunknownRank\x1a-\n" +
 	"\x03Dim\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x03R\x04size\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\xb2\x03\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\xcd\x03\n" +
 	"\vTensorProto\x12*\n" +
 	"\x05dtype\x18\x01 \x01(\x0e2\x14.tensorflow.DataTypeR\x05dtype\x12?\n" +
 	"\ftensor_shape\x18\x02 \x01(\v2\x1c.tensorflow.TensorShapeProtoR\vtensorShape\x12%\n" +
@@ -803,7 +817,8 @@ const file_tensorflow_tensorflow_proto_rawDesc = "" +
 	"string_val\x18\b \x03(\fR\tstringVal\x12\x1b\n" +
 	"\tint64_val\x18\n" +
 	" \x03(\x03R\bint64Val\x12\x19\n" +
-	"\bbool_val\x18\v \x03(\bR\aboolVal\x12\x1d\n" +
+	"\bbool_val\x18\v \x03(\bR\aboolVal\x12\x19\n" +
+	"\bhalf_val\x18\r \x03(\x05R\ahalfVal\x12\x1d\n" +
 	"\n" +
 	"uint32_val\x18\x10 \x03(\rR\tuint32Val\x12\x1d\n" +
 	"\n" +
@@ -844,7 +859,7 @@ const file_tensorflow_tensorflow_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x16.tensorflow.TensorInfoR\x05value:\x028\x01\x1aR\n" +
 	"\fOutputsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.tensorflow.TensorInfoR\x05value:\x028\x01*\xc5\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.tensorflow.TensorInfoR\x05value:\x028\x01*\xe3\x01\n" +
 	"\bDataType\x12\x0e\n" +
 	"\n" +
 	"DT_INVALID\x10\x00\x12\f\n" +
@@ -857,8 +872,10 @@ const file_tensorflow_tensorflow_proto_rawDesc = "" +
 	"\tDT_STRING\x10\a\x12\f\n" +
 	"\bDT_INT64\x10\t\x12\v\n" +
 	"\aDT_BOOL\x10\n" +
-	"\x12\r\n" +
-	"\tDT_UINT16\x10\x11\x12\r\n" +
+	"\x12\x0f\n" +
+	"\vDT_BFLOAT16\x10\x0e\x12\r\n" +
+	"\tDT_UINT16\x10\x11\x12\v\n" +
+	"\aDT_HALF\x10\x13\x12\r\n" +
 	"\tDT_UINT32\x10\x16\x12\r\n" +
 	"\tDT_UINT64\x10\x17B=Z;github.com/monolith-go/monolith/proto/tensorflow;tensorflowb\x06proto3"
 
