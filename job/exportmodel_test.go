@@ -302,6 +302,7 @@ func TestExportFaults(t *testing.T) {
 		"row numbers": {func(o *job.ExportModelOptions) { o.RowNumbers = true }, "row numbers in place of ids are of a model as onnx"},
 		"keep":        {func(o *job.ExportModelOptions) { o.Keep = -1 }, "-1 exports cannot be kept"},
 		"runner":      {func(o *job.ExportModelOptions) { o.Runner = "prism" }, "has no runner prism"},
+		"whole":       {func(o *job.ExportModelOptions) { o.Format, o.Runner = "onnx", "prism" }, "a model as onnx is written by this process alone, and the runner is prism: take --runner=local, or a format that a graph writes: native, parquet, arrow"},
 		"dataflow":    {func(o *job.ExportModelOptions) { o.Runner = "dataflow" }, "no folder in common"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -426,6 +427,57 @@ func TestExportsThatStay(t *testing.T) {
 	}
 	if list, err := os.ReadFile(filepath.Join(root, "ExportSaverListenerState")); err != nil || string(list) != want.String() {
 		t.Errorf("the list is %s, want %s; %v", list, &want, err)
+	}
+}
+
+// TestExportsOfAnotherJob: a folder whose newest export is of another job is refused before anything is written there, until it is said that the model is the same; an older export that servers will prefer is named.
+func TestExportsOfAnotherJob(t *testing.T) {
+	t.Parallel()
+	cfg := trainTables(t)
+	const prefers = "has the higher number"
+	for name, c := range map[string]struct {
+		number  int
+		has     string // _export.json
+		other   bool
+		refused string
+		notice  string
+	}{
+		"another job":           {number: 9, has: `{"job": "books", "created": "2200-01-01T00:00:00Z"}`, refused: `9 is an export of job "books", and snap-00000001 one of job "tables"`},
+		"another job, earlier":  {number: 0, has: `{"job": "books"}`, refused: "say --other-job if it is the same model"},
+		"by another name":       {number: 0, has: `{"job": "books"}`, other: true},
+		"and with an older one": {number: 9, has: `{"job": "books", "created": "2001-01-01T00:00:00Z"}`, other: true, notice: prefers},
+		"begun anew":            {number: 9, has: `{"job": "tables", "created": "2001-01-01T00:00:00Z"}`, notice: prefers},
+		"of an older snapshot":  {number: 9, has: `{"job": "tables", "created": "2200-01-01T00:00:00Z"}`},
+		"not known":             {number: 9, has: `{}`},
+	} {
+		for _, stored := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", stored ", stored), func(t *testing.T) {
+				t.Parallel()
+				root := t.TempDir()
+				dir := filepath.Join(root, fmt.Sprint(c.number))
+				if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "_export.json"), []byte(c.has), 0o644)); err != nil {
+					t.Fatal(err)
+				}
+				notices := ""
+				o := job.ExportModelOptions{Snapshot: cfg.Dir, Format: "native", Dir: root, OtherJob: c.other, Notice: func(s string) { notices += s + "\n" }}
+				if stored {
+					o.Dir, o.Spool = fileURL(root), t.TempDir()
+				}
+				_, err := job.ExportModel(t.Context(), o)
+				_, none := os.Stat(filepath.Join(root, "1"))
+				switch {
+				case c.refused == "" && (err != nil || none != nil || strings.Contains(notices, prefers) != (c.notice != "")):
+					t.Errorf("%v, %v, %q; want one that %q", err, none, notices, c.notice)
+				case c.refused != "" && (!errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), c.refused) || none == nil):
+					t.Errorf("%v, want one with %q; written: %v", err, c.refused, none == nil)
+				}
+				if o.OtherJob = false; c.other && c.number == 0 { // this job's is the newest now
+					if _, err := job.ExportModel(t.Context(), o); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
 	}
 }
 

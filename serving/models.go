@@ -22,6 +22,7 @@ import (
 	"github.com/monolith-go/monolith/export/native"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/nearest"
+	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/serving/rows"
 )
 
@@ -377,6 +378,9 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, native.ErrNone) && !errors.Is(err, native.ErrCorrupt) { // removed meanwhile
 		err = fmt.Errorf("%w: %w", err, native.ErrNone)
 	}
+	if err == nil {
+		m.compare(name, number, v)
+	}
 	s.pushing.Lock()
 	if err == nil {
 		m.inherit(name, number, v)
@@ -403,6 +407,39 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 	}
 	m.log.Info("a version is served", "model", name, "version", number, "dir", dir, "rows", n, "warmed_by", warmed, "duration", took)
 	return true
+}
+
+// compare says where a version that is about to serve is not of the model that serves: exports of two models lie in one folder, or callers have to send something else from now on.
+func (m *Models) compare(name string, number int64, v *Version) {
+	h, err := m.use(name, Which{})
+	if err != nil { // the first one
+		return
+	}
+	defer m.release(h)
+	if was, is := h.version.Model().From.Job, v.Model().From.Job; was != is {
+		m.log.Warn("a version is of another job than the one that serves: a folder has the exports of one model", "model", name, "version", number, "job", is, "serves", h.number, "serves_job", was)
+	}
+	was, is := h.version.interfaces(), v.interfaces()
+	added := slices.DeleteFunc(slices.Clone(is), func(x string) bool { return slices.Contains(was, x) })
+	gone := slices.DeleteFunc(was, func(x string) bool { return slices.Contains(is, x) })
+	if len(added)+len(gone) > 0 {
+		m.log.Warn("a version has other inputs or outputs than the one that serves", "model", name, "version", number, "added", added, "removed", gone, "serves", h.number)
+	}
+}
+
+// interfaces are what callers send and get: features and heads.
+func (v *Version) interfaces() (out []string) {
+	for _, f := range v.in.features {
+		of := "sparse"
+		if f.Kind == model.Dense {
+			of = fmt.Sprintf("dense of %d", max(f.Dim, 1))
+		}
+		out = append(out, fmt.Sprintf("feature %s (%s)", f.Name, of))
+	}
+	for _, h := range v.heads {
+		out = append(out, fmt.Sprintf("head %s of %d", h.Name, h.Width))
+	}
+	return out
 }
 
 // open opens a version and answers its warm-up requests, so many.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/monolith-go/monolith/export/native"
 	"github.com/monolith-go/monolith/internal/testbed"
+	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/serving"
 )
 
@@ -245,6 +246,58 @@ func TestVersions(t *testing.T) {
 	}
 	if _, err := m.Status("clicks", serving.Which{}); status.Code(err) != codes.NotFound || !slices.Equal(m.Names(), []string{"other"}) {
 		t.Errorf("%v of %q", err, m.Names())
+	}
+}
+
+// TestVersionsOfAnotherModel: a version that is of another job, or has other inputs or outputs than the one that serves, is served and said; another one of the model is not.
+func TestVersionsOfAnotherModel(t *testing.T) {
+	t.Parallel()
+	tr, wider := train(t, "{lr: {}}", ""), train(t, "{shared_bottom: {dim: 4}}", heads)
+	books := *tr.cfg
+	books.Name, books.Dir = "books", filepath.Join(t.TempDir(), "run")
+	if _, err := job.Run(t.Context(), &books, job.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	other, err := job.ExportModel(t.Context(), job.ExportModelOptions{Snapshot: books.Dir, Format: "native", Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	linked(t, tr.export(t), dir, 1)
+	var log bytes.Buffer
+	m := serving.NewModels(serving.ModelsOptions{Recipe: recipe, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	t.Cleanup(m.Close)
+	if err := m.Configure(t.Context(), []serving.ModelConfig{{Name: "clicks", Dir: dir}}); err != nil {
+		t.Fatal(err)
+	}
+	const another, shape = "of another job", "other inputs or outputs"
+	for i, c := range []struct {
+		export    string
+		says, not []string
+	}{
+		{tr.export(t), nil, []string{another, shape}},
+		{wider.export(t), []string{shape, `added="[head click of 1 head late of 1]" removed="[head label of 1]"`, "version=3", "serves=2"}, []string{another}},
+		{other.Dir, []string{another, "job=books", "serves_job=clicks", shape, `added="[head label of 1]" removed="[head click of 1 head late of 1]"`}, nil},
+		{other.Dir, nil, []string{another, shape}},
+	} {
+		log.Reset()
+		linked(t, c.export, dir, i+2)
+		if err := m.Refresh(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := states(t, m, "clicks"); got != fmt.Sprintf("%d AVAILABLE", i+2) && !strings.HasPrefix(got, fmt.Sprintf("%d AVAILABLE, ", i+2)) {
+			t.Errorf("versions are %s", got)
+		}
+		for _, text := range c.says {
+			if !strings.Contains(log.String(), text) {
+				t.Errorf("version %d: no %q in %s", i+2, text, &log)
+			}
+		}
+		for _, text := range c.not {
+			if strings.Contains(log.String(), text) {
+				t.Errorf("version %d: %q in %s", i+2, text, &log)
+			}
+		}
 	}
 }
 

@@ -109,6 +109,8 @@ type ExportModelOptions struct {
 	// Keep is how many exports stay in Dir, the newest and this one; 0: all. Exempt are the numbers of others that stay.
 	Keep   int
 	Exempt []uint64
+	// OtherJob lets the folder have exports of another job, as where the same model has got another name: otherwise nothing is written where the newest of them is of one.
+	OtherJob bool
 	// Runner is where the graph runs: local, which is the default, or one of Runners, with the settings in Beam.
 	Runner  string
 	Runners map[string]Runner
@@ -137,6 +139,7 @@ type rowsRecipe struct {
 	Dir          string    `json:"dir,omitempty"`
 	Table        string    `json:"table,omitempty"`
 	Of           string    `json:"of"`
+	Job          string    `json:"job,omitempty"`
 	Created      time.Time `json:"created"`
 	Digest       string    `json:"digest"`
 	Format       string    `json:"format"`
@@ -171,6 +174,10 @@ func ExportModel(ctx context.Context, o ExportModelOptions) (_ *result.ExportedM
 	}
 	if o.Runner == spec.RunnerDataflow {
 		return nil, fault.Config("job: exports are not written on %s, which has no folder in common with this process for snapshot and files; take --runner=local", o.Runner)
+	}
+	if o.Runner != spec.RunnerLocal && o.wholeFormat() != nil {
+		return nil, fault.Config("job: a model as %s is written by this process alone, and the runner is %s: take --runner=local, or a format that a graph writes: %s", o.Format, o.Runner,
+			strings.Join(append([]string{formatNative}, rowFormats(o.Components)...), ", "))
 	}
 	if o.Runner != spec.RunnerLocal && (o.Runners[o.Runner] == nil || o.Recipes == nil) {
 		return nil, fault.Config("job: this program has no runner %s: it is one of ExportModelOptions.Runners, and ExportModelOptions.Recipes builds graphs again", o.Runner)

@@ -40,7 +40,7 @@ import (
 func (o *ExportModelOptions) recipe(info *snapshot.Info) (*rowsRecipe, error) {
 	var faults []error
 	bad := func(text string, args ...any) { faults = append(faults, fault.Config("job: "+text, args...)) }
-	of := &rowsRecipe{Of: filepath.Base(info.Path), Created: info.Created, Digest: info.Digest, Format: o.Format, MinNorm: o.MinNorm, MinCount: o.MinCount, State: o.State, RowNumbers: o.RowNumbers}
+	of := &rowsRecipe{Of: filepath.Base(info.Path), Job: info.Meta["job"], Created: info.Created, Digest: info.Digest, Format: o.Format, MinNorm: o.MinNorm, MinCount: o.MinCount, State: o.State, RowNumbers: o.RowNumbers}
 	if err := checkFormat(o.Components, o.Format); err != nil {
 		faults = append(faults, err)
 	} else if rows := rowFormats(o.Components); !slices.Contains(rows, o.Format) && (len(o.Slots) > 0 || !o.UpdatedAfter.IsZero() || o.MinNorm != 0 || o.MinCount != 0 || o.State) {
@@ -243,6 +243,9 @@ func (e *exporting) run(ctx context.Context) (_ *result.ExportedModel, err error
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	name := strconv.FormatUint(e.info.ID, 10)
+	if err := e.amongOthers(ctx); err != nil {
+		return nil, err
+	}
 	r := &result.ExportedModel{Dir: e.called(name)}
 	if e.store != nil {
 		if r.Already, err = e.enter(ctx, name); err != nil {
@@ -262,6 +265,35 @@ func (e *exporting) run(ctx context.Context) (_ *result.ExportedModel, err error
 		return nil, err
 	}
 	return r, cannotExport(e.list(ctx, ids))
+}
+
+// amongOthers refuses a folder whose newest export is of another job, which servers of the folder would take for an earlier version of this model, or a later one. One that is older than this one and has a
+// higher number is said: it stays the one that they serve.
+func (e *exporting) amongOthers(ctx context.Context) error {
+	ids, err := e.published(ctx)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(ids) == 0 {
+		return nil // it is the first
+	}
+	if err != nil {
+		return err
+	}
+	newest := strconv.FormatUint(ids[0], 10)
+	b, err := fsx.ReadFile(ctx, e.out(), filepath.Join(newest, exportFile), 1<<20)
+	if err != nil {
+		return cannotExport(err)
+	}
+	var has rowsRecipe
+	if json.Unmarshal(b, &has) != nil {
+		has = rowsRecipe{} // nobody can say of what it is
+	}
+	if has.Job != "" && e.of.Job != "" && has.Job != e.of.Job && !e.o.OtherJob {
+		return fault.Config("job: %s is an export of job %q, and %s one of job %q: a server of the folder serves the highest number, whichever job it is of; name another folder for this job, or say --other-job if it is the same model by another name",
+			e.called(newest), has.Job, e.of.Of, e.of.Job)
+	}
+	if ids[0] > e.info.ID && !has.Created.IsZero() && has.Created.Before(e.info.Created) {
+		e.o.Notice(fmt.Sprintf("%s is of an earlier time than %s, and has the higher number: servers of the folder serve it, and not export %d; remove it, or name another folder", e.called(newest), e.of.Of, e.info.ID))
+	}
+	return nil
 }
 
 // out is where exports are, and called what the user knows a name there by.

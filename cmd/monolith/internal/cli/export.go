@@ -40,6 +40,8 @@ SNAPSHOT is a snapshot's folder, or a job's dir for the newest one in it, or the
 DIR may be the URL of a folder in a store: s3://, gs://, hdfs:// or file:///. The export is written on this machine (--spool), where it needs room, and then uploaded; nothing locks a
 store, so that one process at a time may export there.
 
+A folder is of one job: servers take the highest number in it for the newest version of its model. One whose newest export is of another job is refused, unless --other-job says that it is the same model.
+
 --warmup-from makes requests of examples, which servers answer before they serve the export, so that the first caller does not wait: the first of files or of a topic, or with JOB.yaml
 of its own source (--warmup-from source). The export then has what these examples hold, as ids and numbers.
 
@@ -129,6 +131,7 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 	flags.StringVar(&o.Spool, "spool", "", "for a store: `folder` of this machine where an export is written before it is uploaded (default: monolith/spool in the user's folder of caches)")
 	flags.IntVar(&o.Keep, "keep", 0, "remove exports of DIR but for so `many` of the newest, and this one; 0: none is removed")
 	flags.IntSliceVar(&exempt, "exempt", nil, "with --keep, the `numbers` of others that stay")
+	flags.BoolVar(&o.OtherJob, "other-job", false, "write into a folder whose newest export is of another job: the same model by another name")
 	flags.StringSliceVar(&o.Slots, "slot", nil, "of rows: write those of this `slot` alone, a number or the name of a feature; may be given more than once")
 	flags.StringVar(&updated, "updated-after", "", "of rows: leave out those that were updated last at this `time` or before it, in UTC where it names no zone")
 	flags.Int64Var(&o.MinCount, "min-count", 0, "of rows: leave out those that have had fewer `updates`")
@@ -140,7 +143,7 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 	flags.Int64Var(&o.RowsPerFile, "rows-per-file", 1<<20, "about how many `rows` a file has at most")
 	flags.IntVar(&o.Workers, "workers", runtime.NumCPU(), "how `many` read and write side by side")
 	flags.Lookup("workers").DefValue = "one per CPU"
-	flags.StringVar(&o.Runner, "runner", "local", "`runner` of the graph: local, or one of Apache Beam's: prism, and with a job file flink, portable")
+	flags.StringVar(&o.Runner, "runner", "local", "`runner` of the graph: local, or one of Apache Beam's: prism, and with a job file flink, portable; of savedmodel, onnx and safetensors, which no graph writes, local")
 	cmd.AddCommand(a.exportVerifyCommand(out))
 	return cmd
 }
