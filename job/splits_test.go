@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -440,4 +441,148 @@ func (c *cutAfter) Process(_ context.Context, in *pipeline.Batch, emit func(*pip
 		c.cancel()
 	}
 	return emit(in)
+}
+
+// TestRotatedLogs writes a log that is rotated while it is written to, and trains on what there is after each step: each row once.
+func TestRotatedLogs(t *testing.T) {
+	t.Parallel()
+	rnd := rand.New(rand.NewPCG(7, 1))
+	dir := t.TempDir()
+	logs := []string{csvOf(5, 0)} // the newest first
+	rows, trained, moved := 5, int64(0), 0
+	for step := range 12 {
+		if rnd.IntN(2) == 0 {
+			logs = slices.Insert(logs, 0, csvOf(3, rows))
+			rows += 3
+		}
+		for i := range min(len(logs), 2) { // the one that was rotated last is written to for a while
+			if more := rnd.IntN(40); more > 0 {
+				logs[i] += strings.TrimPrefix(csvOf(more, rows), "user,item,click\n")
+				rows, moved = rows+more, moved+i
+			}
+		}
+		for i, text := range logs {
+			path := filepath.Join(dir, "app.log")
+			if i > 0 {
+				path = fmt.Sprintf("%s.%d", path, i)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, said := trainsOn(t, dir, filepath.Join(dir, "app.log*"))
+		if trained += r.Examples; trained != int64(rows) {
+			t.Fatalf("step %d: %d of %d rows; it said\n%s", step, trained, rows, said)
+		}
+	}
+	if moved == 0 || len(logs) < 4 {
+		t.Errorf("%d logs, %d written to after: no test", len(logs), moved)
+	}
+}
+
+// TestMovedAndAppendedLater renames and appends to a file whose position does not say which rows every epoch had: it is a new one, all of which is read.
+func TestMovedAndAppendedLater(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name     string
+		first    string // of the job, then more of it
+		second   string
+		examples int64
+	}{
+		{"the first epoch", "epochs: 1", "epochs: 1", 50},
+		{"the second epoch", "epochs: 2", "epochs: 2", 300},
+		{"epochs that there were before", "epochs: 2", "epochs: 1", 150},
+		{"shuffled", "shuffle: {rows: 40}", "shuffle: {rows: 40}", 150},
+		{"shuffled by now", "epochs: 1", "shuffle: {rows: 40}", 50},
+		{"shuffled before", "shuffle: {rows: 40}", "epochs: 1", 150},
+		{"as one split", "shuffle: {one_split: true}", "shuffle: {one_split: true}", 150},
+		{"as one split before", "shuffle: {one_split: true}", "epochs: 1", 150},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			path, text := filepath.Join(dir, "x.csv"), csvOf(100, 0)
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			trainsOn(t, dir, path, tc.first)
+			path = filepath.Join(dir, "y.csv")
+			if err := os.WriteFile(path, []byte(text+strings.TrimPrefix(csvOf(50, 100), "user,item,click\n")), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if r, said := trainsOn(t, dir, path, tc.second); r.Examples != tc.examples {
+				t.Errorf("%d examples, want %d; it said\n%s", r.Examples, tc.examples, said)
+			}
+		})
+	}
+}
+
+// TestGrownWhileShuffled appends to a file in the midst of an epoch whose order is drawn of all its rows, and ends it: it has the rows that it began
+// with, to the bit as where nothing came, and what was appended is in the next one; a run without one says so.
+func TestGrownWhileShuffled(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, shuffle string
+		rest          int64 // of the epoch, after the first 192 of 300 rows, when 150 more have come
+	}{
+		{"all", "{rows: -1}", 108},
+		{"windows", "{rows: 130}", 108},
+		{"all, one split", "{rows: -1, one_split: true}", 108},
+		{"one split", "{one_split: true}", 108},
+		{"in order", "{rows: 0}", 258},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var digests []string
+			for _, grows := range []bool{false, true} {
+				dir := t.TempDir()
+				a, b := csvOf(200, 0), csvOf(100, 200)
+				train := func(more ...string) (*job.TrainResult, string) {
+					for name, text := range map[string]string{"a.csv": a, "b.csv": b} {
+						if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+							t.Fatal(err)
+						}
+					}
+					return trainsOn(t, dir, filepath.Join(dir, "*.csv"), append(more, "deterministic: true", "shuffle: "+tc.shuffle)...)
+				}
+				train("train: {batch: 64, max_examples: 192}")
+				if grows {
+					a += strings.TrimPrefix(csvOf(150, 300), "user,item,click\n")
+				}
+				r, said := train("train: {batch: 64}")
+				digests = append(digests, digest(t, r.Snapshot))
+				if says := strings.Contains(said, "longer than before, of which no more is read: a.csv"); grows && (r.Examples != tc.rest || says != (tc.rest == 108)) {
+					t.Errorf("the rest has %d examples, want %d; it said\n%s", r.Examples, tc.rest, said)
+				}
+				if r, said := train("train: {batch: 64}", "epochs: 2"); grows && r.Examples != 450 {
+					t.Errorf("the next epoch has %d examples, want 450; it said\n%s", r.Examples, said)
+				}
+			}
+			if tc.rest == 108 && digests[0] != digests[1] {
+				t.Errorf("digest %s, want %s", digests[1], digests[0])
+			}
+		})
+	}
+}
+
+// trainsOn trains on click data that a pattern names, with more lines of the job, and returns what it said too.
+func trainsOn(t *testing.T, dir, pattern string, more ...string) (*job.TrainResult, string) {
+	t.Helper()
+	cfg, err := job.Decode(fmt.Appendf(nil, `
+version: 1
+dir: %q
+source: {text: {files: [%q]}}
+parse: {format: csv, header: true, features: [{name: user}, {name: item}], label: click}
+model: lr
+snapshot: {every: 0s}
+%s`, filepath.Join(dir, "run"), pattern, strings.Join(more, "\n")), "job.yaml", job.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	r, err := job.Run(t.Context(), cfg, job.RunOptions{Notice: func(s string) { said.WriteString(s + "\n") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, said.String()
 }

@@ -30,8 +30,10 @@ type File struct {
 	// Seen is what Identity would be of all that the file holds by now; empty: the same.
 	Seen string
 
-	abs   string // Path from the root on
-	depth int    // how many of its parts are in Name
+	read  string   // what Identity would be of the Size bytes
+	whole fsx.Info // of the file when it was listed
+	abs   string   // Path from the root on
+	depth int      // how many of its parts are in Name
 	// pattern numbers the first that names it.
 	pattern int
 }
@@ -201,7 +203,7 @@ func expand(ctx context.Context, in fsx.FS, pattern string) ([]File, error) {
 			if err != nil {
 				return nil, err
 			}
-			files = append(files, File{Path: f, Size: info.Size, abs: abs, depth: open})
+			files = append(files, File{Path: f, Size: info.Size, whole: info, abs: abs, depth: open})
 		}
 	}
 	if len(files) == 0 {

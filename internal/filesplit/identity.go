@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -34,6 +35,8 @@ type Files struct {
 type known struct {
 	first map[string]string // identities
 	seen  map[string]string // the same of what was last seen of those that have grown
+	// follow are those that a longer file of any name is.
+	follow map[string]bool
 }
 
 // last is the identity of what was last seen of a file.
@@ -41,9 +44,10 @@ func (k known) last(name string) string { return cmp.Or(k.seen[name], content(k.
 
 // NewFiles describes the files of a file system that the patterns name (see [Expand]). identities are those, by name, of the files that
 // the source had before, seen what [File.Seen] was of those that had grown; they are not changed any more. No more is read of these files than
-// that, so that no position lies behind what is known of its file. inOrder keeps the order of the patterns.
-func NewFiles(in fsx.FS, patterns []string, identities, seen map[string]string, inOrder bool) *Files {
-	return &Files{fs: in, patterns: patterns, known: known{first: identities, seen: seen}, inOrder: inOrder}
+// that, so that no position lies behind what is known of its file. follow names those that a longer file is under any name, such as a log that was
+// written to until it was rotated; others it is under the same last name alone. inOrder keeps the order of the patterns.
+func NewFiles(in fsx.FS, patterns []string, identities, seen map[string]string, follow map[string]bool, inOrder bool) *Files {
+	return &Files{fs: in, patterns: patterns, known: known{first: identities, seen: seen, follow: follow}, inOrder: inOrder}
 }
 
 // List looks which files there are and returns them, sorted by name or in the order of the patterns, with identities. A file that is known has its former
@@ -58,8 +62,7 @@ func (f *Files) List(ctx context.Context) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := f.fs
-	if err := recognise(files, f.known, func(f *File, size int64) (string, error) { return identity(ctx, in, f.Path, size) }); err != nil {
+	if err := recognise(files, f.known, func(file *File, size int64) (string, error) { return f.identity(ctx, file, size) }); err != nil {
 		return nil, err
 	}
 	if !f.inOrder {
@@ -88,13 +91,61 @@ func (f *Files) Find(ctx context.Context, name string) (File, error) {
 	return File{}, fmt.Errorf("there is no file %q among those of %q", name, f.patterns)
 }
 
-// Open opens a file of the list, to read no more of it than its Size, also where it grows while it is read.
+// Open opens a file of the list, to read no more of it than its Size, also where it grows while it is read. Where another lies under its path by
+// now, as after the rotation of a log, it is looked for under the paths that there are. Errors: those of the file system; one that says so when the file is gone.
 func (f *Files) Open(ctx context.Context, file File) (fsx.File, error) {
 	in, err := f.fs.Open(ctx, file.Path)
+	if err == nil {
+		now := in.Info()
+		if now.Size == file.whole.Size && now.ModTime.Equal(file.whole.ModTime) {
+			return &bounded{File: in, size: file.Size}, nil
+		}
+		var is bool
+		if is, err = file.stillBegins(in); is {
+			return &bounded{File: in, size: file.Size}, nil
+		}
+		if err = errors.Join(err, in.Close()); err != nil {
+			return nil, err
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	there, listed := expandAll(ctx, f.fs, f.patterns)
+	if listed != nil {
+		return nil, errors.Join(err, listed)
+	}
+	for _, other := range there {
+		if other.Size < file.Size || other.Path == file.Path {
+			continue
+		}
+		moved, err := f.fs.Open(ctx, other.Path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		is, err := file.stillBegins(moved)
+		if is {
+			return &bounded{File: moved, size: file.Size}, nil
+		}
+		if err = errors.Join(err, moved.Close()); err != nil {
+			return nil, err
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &bounded{File: in, size: min(file.Size, in.Info().Size)}, nil
+	return nil, fmt.Errorf("%s has been replaced since it was listed, and what it was is not among %q; run again to read what is there now", file.Path, f.patterns)
+}
+
+// stillBegins reports whether an open file begins with what was listed.
+func (f *File) stillBegins(in fsx.File) (bool, error) {
+	if in.Info().Size < f.Size {
+		return false, nil
+	}
+	got, err := identityOf(in, f.Size)
+	return got == f.read, err
 }
 
 // bounded is the beginning of a file.
@@ -145,6 +196,7 @@ func recognise(files []File, known known, identity func(f *File, size int64) (st
 		if f.Seen == content(f.Identity) {
 			f.Seen = ""
 		}
+		f.read = known.last(name)
 		return nil
 	}
 	var left []*File
@@ -197,6 +249,7 @@ func recognise(files []File, known known, identity func(f *File, size int64) (st
 		if f.Identity, err = identity(f, f.Size); err != nil {
 			return err
 		}
+		f.read = f.Identity
 	}
 	err := search(func(f *File, name string) (bool, error) {
 		if f.Size == 0 || f.Identity != known.last(name) {
@@ -206,7 +259,7 @@ func recognise(files []File, known known, identity func(f *File, size int64) (st
 	})
 	if err == nil { // moved, and appended to since
 		err = search(func(f *File, name string) (bool, error) {
-			if size, ok := sizeOf(known.last(name)); !ok || size == 0 || plain(name) != plain(f.Name) {
+			if size, ok := sizeOf(known.last(name)); !ok || size == 0 || plain(name) != plain(f.Name) && !known.follow[name] {
 				return false, nil
 			}
 			return f.is(name, known, identity)
@@ -281,19 +334,25 @@ func Larger(a, b string) string {
 // looked is how many bytes of a file's beginning, and of its end, make its identity.
 const looked = 64 << 10
 
-// identity is that of the first size bytes of a file: their number, and a hash of the first and the last of them.
-func identity(ctx context.Context, in fsx.FS, path string, size int64) (string, error) {
-	f, err := in.Open(ctx, path)
+// identity is that of the first size bytes of a file.
+func (f *Files) identity(ctx context.Context, file *File, size int64) (string, error) {
+	in, err := f.fs.Open(ctx, file.Path)
 	if err != nil {
 		return "", err
 	}
+	id, err := identityOf(in, size)
+	return id, errors.Join(err, in.Close())
+}
+
+// identityOf is that of the first size bytes of an open file: their number, and a hash of the first and the last of them.
+func identityOf(in fsx.File, size int64) (string, error) {
 	h := sha256.New()
-	_, err = io.Copy(h, io.NewSectionReader(f, 0, min(size, looked)))
+	_, err := io.Copy(h, io.NewSectionReader(in, 0, min(size, looked)))
 	if err == nil && size > looked {
 		from := max(size-looked, looked)
-		_, err = io.Copy(h, io.NewSectionReader(f, from, size-from))
+		_, err = io.Copy(h, io.NewSectionReader(in, from, size-from))
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("%d:%s", size, hex.EncodeToString(h.Sum(nil)[:16])), nil

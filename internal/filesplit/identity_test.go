@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -40,7 +41,7 @@ func listed(t *testing.T, dir string, known map[string]string, patterns ...strin
 			patterns[i] = dir + "/" + p
 		}
 	}
-	f := filesplit.NewFiles(fsx.Local{}, patterns, known, nil, false)
+	f := filesplit.NewFiles(fsx.Local{}, patterns, known, nil, nil, false)
 	files, err := f.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -173,7 +174,7 @@ func TestInTheOrderOfPatterns(t *testing.T) {
 	dir := folder(t, "1/b", "1/c", "2/a", "2/b")
 	patterns := []string{dir + "/2/*", dir + "/1/c", dir + "/2/a", dir + "/1/b"}
 	want := []string{"2/a", "2/b", "1/c", "1/b"}
-	f := filesplit.NewFiles(fsx.Local{}, patterns, nil, nil, true)
+	f := filesplit.NewFiles(fsx.Local{}, patterns, nil, nil, nil, true)
 	files, err := f.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +195,10 @@ func TestInTheOrderOfPatterns(t *testing.T) {
 }
 
 // memory is what a job stores of its files.
-type memory struct{ known, seen map[string]string }
+type memory struct {
+	known, seen map[string]string
+	follow      map[string]bool
+}
 
 // look lists the files of a folder and takes up what is new, as a job does.
 func (m *memory) look(t *testing.T, dir string) (*filesplit.Files, []filesplit.File) {
@@ -202,7 +206,7 @@ func (m *memory) look(t *testing.T, dir string) (*filesplit.Files, []filesplit.F
 	if m.known == nil {
 		m.known, m.seen = map[string]string{}, map[string]string{}
 	}
-	f := filesplit.NewFiles(fsx.Local{}, []string{dir + "/*"}, maps.Clone(m.known), maps.Clone(m.seen), false)
+	f := filesplit.NewFiles(fsx.Local{}, []string{dir + "/*"}, maps.Clone(m.known), maps.Clone(m.seen), m.follow, false)
 	files, err := f.List(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -349,9 +353,113 @@ func TestNoMoreIsReadThanIsStored(t *testing.T) {
 	if got := read(f, files[0], "12345678"); got != "12" {
 		t.Errorf("read %q", got)
 	}
-	again := memory{maps.Clone(m.known), map[string]string{"x": files[0].Seen}}
+	again := memory{maps.Clone(m.known), map[string]string{"x": files[0].Seen}, nil}
 	f, files = again.look(t, dir)
 	if got := read(f, files[0], ""); got != "1234" {
 		t.Errorf("read %q", got)
+	}
+}
+
+// TestALogIsRotated renames a log that was written to since it was looked at last, as often as not with others that were renamed before, and begins
+// a new one: each is what it was. Those that may not be followed are new.
+func TestALogIsRotated(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(10) {
+		rnd := rand.New(rand.NewPCG(seed, 2))
+		dir := t.TempDir()
+		m := memory{follow: map[string]bool{}}
+		logs, is := []string{"log\n"}, []string{""} // what each holds, the newest first, and its name: the oracle
+		for n := range 40 {
+			for i := range logs {
+				if i < 2 && rnd.IntN(3) > 0 { // the one that was rotated last is written to for a while
+					logs[i] += fmt.Sprintf("row %d of %d\n", rnd.IntN(1000), n)
+				}
+			}
+			if rnd.IntN(3) == 0 {
+				logs, is = slices.Insert(logs, 0, fmt.Sprintf("log %d\n", n)), slices.Insert(is, 0, "")
+			}
+			for i, text := range logs {
+				name := "app.log"
+				if i > 0 {
+					name = fmt.Sprintf("app.log.%d", i)
+				}
+				write(t, dir, map[string]string{name: text})
+			}
+			_, files := m.look(t, dir)
+			for _, f := range files {
+				m.follow[f.Name] = true
+				i := 0
+				_, _ = fmt.Sscanf(filepath.Base(f.Path), "app.log.%d", &i)
+				if is[i] == "" {
+					is[i] = f.Name
+				}
+				if f.Name != is[i] {
+					t.Fatalf("seed %d, step %d: %s is %q, want %q", seed, n, f.Path, f.Name, is[i])
+				}
+			}
+			if names := slices.Compact(slices.Sorted(slices.Values(is))); len(names) != len(logs) {
+				t.Fatalf("seed %d, step %d: names %q", seed, n, is)
+			}
+		}
+		if len(logs) < 5 {
+			t.Errorf("seed %d: %d logs", seed, len(logs))
+		}
+	}
+	dir := t.TempDir()
+	var m memory
+	write(t, dir, map[string]string{"a": "one"})
+	m.look(t, dir)
+	write(t, dir, map[string]string{"a": "else", "b": "one and"})
+	if _, files := m.look(t, dir); files[0].Name != "a~2" || files[1].Name != "b" {
+		t.Errorf("what is not followed is %q and %q", files[0].Name, files[1].Name)
+	}
+}
+
+// TestWhatWasListedIsRead renames, replaces and removes a file between listing and opening it.
+func TestWhatWasListedIsRead(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name  string
+		after map[string]string
+		want  string // in the error: not what was listed
+	}{
+		{"the same", map[string]string{"x": "one"}, ""},
+		{"appended", map[string]string{"x": "one and"}, ""},
+		{"rotated", map[string]string{"x": "another log", "x.1": "one and"}, ""},
+		{"rotated by a copy", map[string]string{"x": "", "x.1": "one"}, ""},
+		{"renamed", map[string]string{"y": "one"}, ""},
+		{"replaced", map[string]string{"x": "two"}, "has been replaced"},
+		{"removed", map[string]string{"y": "two"}, "no such file"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			write(t, dir, map[string]string{"x": "one"})
+			var m memory
+			f, files := m.look(t, dir)
+			if err := os.Remove(filepath.Join(dir, "x")); err != nil {
+				t.Fatal(err)
+			}
+			write(t, dir, tc.after)
+			for path := range tc.after { // times of files may be coarse
+				if err := os.Chtimes(filepath.Join(dir, path), time.Time{}, time.Unix(1, 0)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			in, err := f.Open(t.Context(), files[0])
+			if tc.want != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("error %v, want one with %q", err, tc.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = in.Close() }()
+			if got, err := io.ReadAll(fsx.NewReader(in)); err != nil || string(got) != "one" {
+				t.Errorf("read %q, %v", got, err)
+			}
+		})
 	}
 }

@@ -93,6 +93,8 @@ type Opening struct {
 	Header bool
 	// Known identifies splits that were read before by their content, by name, Seen those that had grown by what they held last.
 	Known, Seen map[string]string
+	// Follow are those of Known that a longer file is under any name; others it is under the same last name alone.
+	Follow map[string]bool
 }
 
 // Blocks is a source of undecoded records. OpenBlocks reads secrets and does no other I/O.

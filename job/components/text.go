@@ -45,7 +45,7 @@ func (f *Text) Brief(rows int, _ time.Duration) component.SourceConfig {
 // OpenBlocks implements [component.Blocks].
 func (f *Text) OpenBlocks(o component.Opening) (pipeline.Source[*pipeline.Block], error) {
 	return textsource.New(textsource.Options{
-		Files: f.Files, Known: o.Known, Seen: o.Seen, InOrder: f.inOrder, Compression: f.Compression, BlockRows: f.BlockRows, BlockBytes: int(f.BlockBytes), MaxLineBytes: int(f.MaxLineBytes),
+		Files: f.Files, Known: o.Known, Seen: o.Seen, Follow: o.Follow, InOrder: f.inOrder, Compression: f.Compression, BlockRows: f.BlockRows, BlockBytes: int(f.BlockBytes), MaxLineBytes: int(f.MaxLineBytes),
 		Header: o.Header, Quoted: o.Format == "csv",
 	})
 }

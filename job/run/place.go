@@ -151,10 +151,10 @@ func untouched(entries []os.DirEntry) bool {
 func (p *place) known() wiring.Known {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	k := wiring.Known{Identities: map[string]string{}, Seen: map[string]string{}}
+	k := wiring.Known{Identities: map[string]string{}, Seen: map[string]string{}, Follow: map[string]bool{}}
 	for name, s := range p.record.Splits {
 		if s.Identity != "" {
-			k.Identities[name] = s.Identity
+			k.Identities[name], k.Follow[name] = s.Identity, true
 		}
 		if s.Seen != "" {
 			k.Seen[name] = s.Seen

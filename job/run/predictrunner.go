@@ -28,6 +28,7 @@ type predictRecipe struct {
 	// others in the same place.
 	Identities map[string]string `json:"identities,omitempty"`
 	Seen       map[string]string `json:"seen,omitempty"`
+	Follow     map[string]bool   `json:"follow,omitempty"`
 	Output     string            `json:"output"`
 }
 
@@ -85,7 +86,7 @@ func (p *prediction) runElsewhere(ctx context.Context, again recipe, plan *pipel
 	if p.cfg.Train.OnBadRow != "fail" {
 		p.notice("bad rows are counted in the logs of the executors alone, and values of features nowhere")
 	}
-	again.Predict = &predictRecipe{Examples: p.opts.Examples, Columns: p.known, Identities: p.reading.Known.Identities, Seen: p.reading.Known.Seen, Output: p.place.output}
+	again.Predict = &predictRecipe{Examples: p.opts.Examples, Columns: p.known, Identities: p.reading.Known.Identities, Seen: p.reading.Known.Seen, Follow: p.reading.Known.Follow, Output: p.place.output}
 	if again.Predict.Snapshot, err = filepath.Abs(p.path); err != nil {
 		return stats, fmt.Errorf("job: %w", err)
 	}
@@ -139,7 +140,7 @@ func (r *predictRecipe) rebuild(ctx context.Context, cfg *spec.Config, log *slog
 		return nil, err
 	}
 	p.reading = wiring.PredictReading(p.cfg)
-	p.reading.Known.Identities, p.reading.Known.Seen = r.Identities, r.Seen
+	p.reading.Known = wiring.Known{Identities: r.Identities, Seen: r.Seen, Follow: r.Follow}
 	if p.reading.Fields, err = wiring.FindFields(p.cfg, p.model, p.known); err != nil {
 		return nil, err
 	}

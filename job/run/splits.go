@@ -42,11 +42,14 @@ type knownSplits struct {
 	records map[string]splitRecord // by name
 	names   []string               // of what there is to read, sorted
 	set     int
-	one     string // the name of the one split
+	follow  map[string]bool // see [wiring.Known]
+	one     string          // the name of the one split
 	orders  map[string][]epochsource.Order
 	starts  map[string]pipeline.Position
 	// What a person should know: splits that nothing was known of, orders and borders that changed.
 	fresh, replaced, reordered []string
+	longer                     []string        // splits that hold more than was known
+	held                       map[string]bool // see inTheMidst
 	again                      string
 }
 
@@ -80,7 +83,7 @@ func (k *knownSplits) reading() wiring.Known {
 	if k == nil {
 		return wiring.Known{}
 	}
-	return wiring.Known{Identities: k.identities(), Seen: k.seen(), Orders: k.orders, Starts: k.starts, OneSplit: k.one}
+	return wiring.Known{Identities: k.identities(), Seen: k.seen(), Follow: k.follow, Orders: k.orders, Starts: k.starts, OneSplit: k.one}
 }
 
 // source lists the splits of the source, those that are gone too.
@@ -155,12 +158,14 @@ func (t *trainer) probe(ctx context.Context) (agreed bool, _ error) {
 	if k.records == nil {
 		k.records = map[string]splitRecord{}
 	}
+	k.follow = k.followed(t.cfg, progress)
 	r := wiring.TrainReading(t.cfg, 0)
 	r.Known = k.reading()
 	there, err := r.Splits(ctx)
 	if err != nil {
 		return false, err
 	}
+	k.held = k.inTheMidst(there, t.cfg, progress)
 	if k.grown(there) { // and may have more splits now
 		r.Known = k.reading()
 		if there, err = r.Splits(ctx); err != nil {
@@ -190,15 +195,90 @@ func (t *trainer) probe(ctx context.Context) (agreed bool, _ error) {
 	return string(after) == string(now), nil
 }
 
+// followed are the splits that are in their first epoch, in the order of their files: what was read of one is the bytes before its position, and what
+// it has got since is read next, whatever it is called by then. Of others it could not be: it would have no part in epochs that have ended.
+func (k *knownSplits) followed(cfg *spec.Config, progress map[string]ps.Progress) map[string]bool {
+	out := map[string]bool{}
+	for name, r := range k.records {
+		rows, p := cfg.Shuffle.Rows, progress[name]
+		if _, ok := progress[name]; ok && len(r.Orders) > 0 {
+			rows = r.Orders[0].ShuffleRows
+		}
+		epoch, _ := max(p.Position, 0).Epoch()
+		out[name] = rows == 0 && epoch == 0 && !cfg.Shuffle.OneSplit
+	}
+	for _, r := range k.records {
+		for _, part := range r.Parts { // epochs of the whole are its epochs too
+			out[part] = false
+		}
+	}
+	return out
+}
+
 // grown takes up what splits that are known hold by now, and reports whether some hold more than was known.
 func (k *knownSplits) grown(there []pipeline.Split) (grown bool) {
 	for _, s := range there {
 		if r, ok := k.records[s.Name]; ok && r.Seen != s.Seen {
+			k.longer = append(k.longer, s.Name)
+			if k.held[s.Name] {
+				continue
+			}
 			r.Seen, grown = s.Seen, true
 			k.records[s.Name] = r
 		}
 	}
 	return grown
+}
+
+// inTheMidst are the splits in the midst of an epoch whose order is that of all rows that there were when it began: what they have got since is not
+// read before it ends, or rows of it would be trained on twice and others never.
+func (k *knownSplits) inTheMidst(there []pipeline.Split, cfg *spec.Config, progress map[string]ps.Progress) map[string]bool {
+	out := map[string]bool{}
+	if cfg.Shuffle.OneSplit {
+		for name, r := range k.records {
+			_, at := max(progress[name].Position, 0).Epoch()
+			for _, part := range r.Parts {
+				out[part] = out[part] || at > 0 && r.Identity == epochsource.Together(there)
+			}
+		}
+		return out
+	}
+	for _, s := range there {
+		epoch, at := max(progress[s.Name].Position, 0).Epoch()
+		out[s.Name] = at > 0 && shuffled(k.records[s.Name].Orders, epoch)
+	}
+	return out
+}
+
+// shuffled reports whether an epoch of a split has an order that is not its own.
+func shuffled(orders []epochsource.Order, epoch int) (is bool) {
+	for i, o := range orders {
+		if i == 0 || o.From <= epoch {
+			is = o.ShuffleRows != 0
+		}
+	}
+	return is
+}
+
+// notRead are the splits that are longer than they were and of which no more is read by the run: their order is that of whole epochs, and those that
+// the job has are over or begun.
+func (k *knownSplits) notRead(cfg *spec.Config, progress map[string]ps.Progress) (out []string) {
+	for _, name := range k.longer {
+		of := name
+		if cfg.Shuffle.OneSplit {
+			of = k.one
+		}
+		p, ok := progress[of]
+		epoch, at := max(p.Position, 0).Epoch()
+		if at > 0 {
+			epoch++
+		}
+		whole := cfg.Shuffle.OneSplit || shuffled(k.records[of].Orders, epoch-1)
+		if ok && whole && epoch >= cfg.Epochs {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // compare finds what the run reads of what there is, given what is known.
@@ -231,7 +311,10 @@ func (k *knownSplits) compare(there []pipeline.Split, cfg *spec.Config, progress
 	}
 	for _, s := range there {
 		r := k.records[s.Name]
-		r.Identity, r.Seen, r.Set = s.Identity, s.Seen, k.set
+		r.Identity, r.Set = s.Identity, k.set
+		if !k.held[s.Name] {
+			r.Seen = s.Seen
+		}
 		k.records[s.Name] = r
 	}
 	k.orders, k.starts = map[string][]epochsource.Order{}, map[string]pipeline.Position{}
@@ -351,6 +434,9 @@ func (t *trainer) sayWhatIsRead(ctx context.Context) error {
 	}
 	if len(k.reordered) > 0 {
 		t.notice("shuffle.rows has changed: the epoch that was begun is finished in its order (%s)", list(k.reordered))
+	}
+	if names := k.notRead(t.cfg, progress); len(names) > 0 {
+		t.notice("longer than before, of which no more is read: %s; the order of a shuffle or of one_split is that of whole epochs, so what was appended is in the next one (raise epochs)", list(names))
 	}
 	if len(k.replaced) > 0 {
 		t.notice("not what was read before under that name: %s will be read from the beginning", list(k.replaced))

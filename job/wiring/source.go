@@ -40,6 +40,8 @@ type Reading struct {
 type Known struct {
 	// Identities identify splits by their content, by name; Seen those that have grown by what they held last.
 	Identities, Seen map[string]string
+	// Follow are splits whose positions say exactly which bytes were read: a longer file that begins with theirs continues them, whatever it is called.
+	Follow map[string]bool
 	// Orders and Starts are those of the epochs of each split, OneSplit the name of the one split of shuffle.one_split; empty:
 	// the usual one.
 	Orders   map[string][]epochsource.Order
@@ -133,7 +135,7 @@ func repeat[T pipeline.Element](r Reading, src pipeline.Source[T]) (pipeline.Sou
 
 // opening is what the job gives its source.
 func (r Reading) opening() component.Opening {
-	return component.Opening{Seed: r.Job.Seed, Format: r.Format, Header: r.Header, Known: r.Known.Identities, Seen: r.Known.Seen}
+	return component.Opening{Seed: r.Job.Seed, Format: r.Format, Header: r.Header, Known: r.Known.Identities, Seen: r.Known.Seen, Follow: r.Known.Follow}
 }
 
 // OpenBlocks makes a source of undecoded records. Secrets are read here, which is the only I/O.

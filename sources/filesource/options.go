@@ -22,6 +22,9 @@ type Options struct {
 	// Seen are what [pipeline.Split].Seen was of those that had grown, by name. No more is read of a known file than that: what has come since is
 	// read when it is in Seen.
 	Seen map[string]string
+	// Follow are those of Known that a longer file has under any name, such as a log that was written to until it was rotated. Others a file has
+	// that is longer under the same last name, or as long under any.
+	Follow map[string]bool
 	// InOrder lists the splits in the order of Files, and those of one pattern by path; otherwise they are sorted by name.
 	InOrder bool
 	// Compression is "auto", "none" or "gzip"; default auto: decided for each file by its first bytes. A position in a

@@ -33,7 +33,7 @@ func New(format Format, opts Options) (*Source, error) {
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
-	s.files = filesplit.NewFiles(s.opts.FS, opts.Files, opts.Known, opts.Seen, opts.InOrder)
+	s.files = filesplit.NewFiles(s.opts.FS, opts.Files, opts.Known, opts.Seen, opts.Follow, opts.InOrder)
 	return s, nil
 }
 

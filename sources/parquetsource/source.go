@@ -86,7 +86,7 @@ func New(opts Options) (*Source, error) {
 			seen[file] = filesplit.Larger(seen[file], id)
 		}
 	}
-	s := &Source{opts: opts, files: filesplit.NewFiles(opts.FS, opts.Files, known, seen, opts.InOrder), schema: arrow.NewSchema(fields, nil)}
+	s := &Source{opts: opts, files: filesplit.NewFiles(opts.FS, opts.Files, known, seen, nil, opts.InOrder), schema: arrow.NewSchema(fields, nil)}
 	s.mu.footers = map[string]footer{}
 	return s, nil
 }

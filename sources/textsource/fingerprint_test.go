@@ -24,6 +24,6 @@ func TestFingerprint(t *testing.T) {
 			return s
 		},
 		Other: map[string]any{"FS": new(fsxtest.Mem), "Compression": "gzip"},
-		Free:  map[string]string{"BlockRows": "rows and positions are the same however they are cut into blocks", "BlockBytes": "as BlockRows", "Known": "what splits are called", "Seen": "as Known", "FS": "files are known by what they hold"},
+		Free:  map[string]string{"BlockRows": "rows and positions are the same however they are cut into blocks", "BlockBytes": "as BlockRows", "Known": "what splits are called", "Seen": "as Known", "Follow": "as Known", "FS": "files are known by what they hold"},
 	})
 }

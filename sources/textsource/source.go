@@ -32,7 +32,7 @@ func (format) IsGzip(head []byte) bool { return len(head) >= 2 && head[0] == 0x1
 
 // Fingerprint implements [filesource.Format]: everything but the size of blocks and where the files lie.
 func (f format) Fingerprint() string {
-	return pipeline.Fingerprint("text", f.opts, "BlockRows", "BlockBytes", "Known", "Seen", "FS")
+	return pipeline.Fingerprint("text", f.opts, "BlockRows", "BlockBytes", "Known", "Seen", "Follow", "FS")
 }
 
 // Open implements [filesource.Format]. A file that ends within its header shows that again where its first line is read.

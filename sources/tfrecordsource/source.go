@@ -31,7 +31,7 @@ func (format) IsGzip(head []byte) bool { return tfrecord.IsGzip(head) }
 
 // Fingerprint implements [filesource.Format]: everything but the size of blocks and where the files lie.
 func (f format) Fingerprint() string {
-	return pipeline.Fingerprint("tfrecord", f.opts, "BlockRows", "BlockBytes", "Known", "Seen", "FS")
+	return pipeline.Fingerprint("tfrecord", f.opts, "BlockRows", "BlockBytes", "Known", "Seen", "Follow", "FS")
 }
 
 // Open implements [filesource.Format].
