@@ -195,6 +195,10 @@ func TestFaults(t *testing.T) {
 		want       []string
 	}{
 		{"schedule without examples", movielens, []string{"train.schedule.kind=cosine"}, []string{"--set train.schedule.kind: train.schedule.over: is missing; say over how many examples cosine goes"}},
+		{"first entries", movielens, []string{"parse.features=[{name: a, slot: 1}, {name: b, slot: 2, combiner: first}, {name: c, slot: 3, combiner: first, max: 2, attends: a}]"}, []string{
+			"--set parse.features: parse.features[1].max: is missing; combiner: first puts so many side by side",
+			"--set parse.features: parse.features[2].combiner: is first, but its entries are pooled by attention; leave out combiner or attends",
+		}},
 		{"folders in stores", movielens, []string{"dir=s3:/bucket/run", "predict.to={jsonl: 'gs://bucket/scores'}"}, []string{
 			"--set dir: dir: is the URL of a store, and a job writes to this machine: name a folder, and set snapshot.upload, by which snapshots are copied to a store",
 			"--set predict.to: predict.to.jsonl.dir: is the URL of a store: files are written to a folder of this machine, from which other tools may copy them, or to a topic (kafka)",

@@ -324,6 +324,8 @@ type Input struct {
 	Table   string
 	Dim     int
 	Attends string
+	// First is how many of a sparse feature's vectors stand side by side; 0: they are pooled.
+	First int
 }
 
 // InputChecker is a model that cannot do with any features, or any heads. It is asked where nothing is wrong with its section, the features, tables and heads so far.

@@ -25,6 +25,7 @@ func (m *FM) CheckInputs(in []component.Input, _ []component.Head, report compon
 		return
 	}
 	switch f := in[0]; {
+	case f.First > 1: // which are fields
 	case !f.Dense && m.Interactions == "fields":
 		report("interactions", "is fields, but there is one feature, so nothing meets and the model is logistic regression; set it to entries, or choose lr")
 	case f.Dense, !f.Many:

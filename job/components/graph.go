@@ -106,6 +106,9 @@ func (m *Graph) CheckInputs(in []component.Input, heads []component.Head, report
 	known := component.ModelInputs{}
 	for _, f := range in {
 		g := zoo.Feature{Name: f.Name, Attends: f.Attends, Table: f.Table}
+		if f.First > 0 {
+			g.Combiner, g.First = zoo.First, f.First
+		}
 		if f.Dense {
 			g = zoo.Feature{Name: f.Name, Kind: model.Dense, Dim: f.Width}
 		}

@@ -78,8 +78,9 @@ type Feature struct {
 	// name, that is 1 where the value is missing; in buckets missing values have an id of their own.
 	Missing string `yaml:"missing" default:"default" enum:"default|indicator"`
 	// Combiner pools the embeddings of a row. sqrtn divides the sum of n of them by √n; max takes the largest number of each
-	// column, and the entries of a feature that is pooled by max cannot interact (fm, deepfm).
-	Combiner string `yaml:"combiner" default:"sum" enum:"sum|mean|sqrtn|max"`
+	// column; first puts as many as max says side by side, in the order of the record, each as that of a feature of its own, and zeros where a row has fewer (bytedance/monolith: FirstN). The entries of a
+	// feature that is pooled by max or first cannot interact (fm, deepfm).
+	Combiner string `yaml:"combiner" default:"sum" enum:"sum|mean|sqrtn|max|first"`
 	// Attends makes a sequence of a sparse feature: each of its values is weighed by what it has to do with the sparse feature
 	// named here, as those of a history by the candidate item. For shared_bottom, mmoe, ple, esmm, snr, dbmtl, pepnet, rankmixer, din, dien and hstu.
 	Attends string `yaml:"attends" default:""`

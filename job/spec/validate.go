@@ -244,6 +244,9 @@ func (v *validator) inputs(c *Config) {
 		if i := slices.IndexFunc(c.Tables, func(t Table) bool { return t.Name == f.Table && t.Dim != nil }); i >= 0 {
 			g.Dim = *c.Tables[i].Dim
 		}
+		if f.Combiner == "first" {
+			g.First = f.Max
+		}
 		in = append(in, g)
 		if name := f.Indicator(); name != "" {
 			in = append(in, component.Input{Name: name, Dense: true, Width: 1})
@@ -422,6 +425,12 @@ func (v *validator) features(p *Parse, known []string) {
 			}
 			if f.Type == "string" && f.Hash == "none" && v.c.places.Set(path+".hash") {
 				v.fault(path+".hash", "is none, but strings are always hashed")
+			}
+			if f.Combiner == "first" && f.Max == 0 {
+				v.fault(path+".max", "is missing; combiner: first puts so many side by side")
+			}
+			if f.Combiner == "first" && f.Attends != "" {
+				v.fault(path+".combiner", "is first, but its entries are pooled by attention; leave out combiner or attends")
 			}
 			if f.Dim != 1 {
 				v.fault(path+".dim", "is for dense features; a sparse feature's vectors have the model's dim")

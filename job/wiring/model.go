@@ -186,6 +186,9 @@ func features(c *spec.Config) []zoo.Feature {
 		}
 		if g.Kind == model.Sparse {
 			g.Combiner, g.Attends, g.AttentionHeads, g.Table = graph.Combiner(f.Combiner), f.Attends, f.AttentionHeads, f.Table
+			if g.Combiner == zoo.First {
+				g.First = f.Max
+			}
 		}
 		if f.Standardise != nil && f.Standardise.Running != nil {
 			g.Decay = float32(f.Standardise.Running.Decay)

@@ -41,7 +41,7 @@ func (k *Embedding) Build(s *Site) []Value {
 			break
 		}
 	}
-	return vectors(s.Pool(xs...), width)
+	return vectors(layer.Pool(s.Builder, xs...), width)
 }
 
 // Sequence reads the vectors of the entries of a sparse feature: -> [entries, dim].
@@ -200,7 +200,7 @@ func (k *TargetAttention) Build(s *Site) []Value {
 	return row(layer.TargetAttention(s.Builder, s.Name, s.Inputs[0].Node, entries.Node, s.feature(entries.Shape().Feature), cfg))
 }
 
-// HSTU is [layer.HSTU]: query [rows, n], what is looked at now, and entries [entries, n], the oldest first -> [rows, n]. Models that have it are exported as native alone.
+// HSTU is [layer.HSTU]: query [rows, n], what is looked at now, and entries [entries, n], the oldest first -> [rows, n].
 type HSTU struct {
 	// Layers is the number of layers.
 	Layers int `yaml:"layers" default:"3" min:"1" max:"32"`

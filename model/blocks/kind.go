@@ -215,12 +215,12 @@ func (s *Site) sharing(feature string) string {
 }
 
 // lookups are a segment of some sparse features, each with its combiner.
-func (s *Site) lookups(names []string, segment string) (xs []graph.Pooled, widths []int) {
+func (s *Site) lookups(names []string, segment string) (xs []layer.Pooled, widths []int) {
 	for _, name := range names {
 		for _, f := range s.m.cfg.Features {
 			if f.Name == name && f.Kind == model.Sparse {
 				x := s.Lookup(s.feature(name), segment)
-				xs, widths = append(xs, graph.Pooled{X: x, By: f.Combiner}), append(widths, x.Dim())
+				xs, widths = append(xs, f.Pooled(x)), append(widths, x.Dim())
 			}
 		}
 	}

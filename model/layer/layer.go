@@ -34,16 +34,40 @@ func denseEach(b *graph.Builder, name string, x graph.Node, dim, units int, r Ru
 	return b.LinearEach(x, weight(b, name, dim, units, r), &bias)
 }
 
+// Pooled is a value over entries that becomes one of rows.
+type Pooled struct {
+	graph.Pooled
+	// First, if not 0, puts so many of a row's first entries side by side, zeros where it has fewer, in place of pooling all of them by the combiner.
+	First int
+}
+
+// Pool makes of each value one of rows, side by side: [entries, dim] ... -> [rows, Σ dim], where one with First has First·dim columns.
+func Pool(b *graph.Builder, xs ...Pooled) graph.Node {
+	var parts []graph.Node
+	for len(xs) > 0 {
+		if n := xs[0].First; n != 0 {
+			parts, xs = append(parts, b.First(xs[0].X, n)), xs[1:]
+			continue
+		}
+		var pooled []graph.Pooled // those up to the next that is not
+		for len(xs) > 0 && xs[0].First == 0 {
+			pooled, xs = append(pooled, xs[0].Pooled), xs[1:]
+		}
+		parts = append(parts, b.Pool(pooled...))
+	}
+	return b.Concat(parts...)
+}
+
 // FirstOrder is the first-order part of a model with its global bias (Rendle, 2010, equation 1): weights [rows, 1] each, of the ids of features by their
 // combiners, and numbers [rows, n] each, at least one of both -> [rows, 1],
 //
 //	b + Σ weights + Σ w·x
 //
 // Its tensors are "name.weight" [numbers, 1], zeros at first, where there are numbers, and "name.bias" [1].
-func FirstOrder(b *graph.Builder, name string, weights []graph.Pooled, numbers []graph.Node, r Rule) graph.Node {
+func FirstOrder(b *graph.Builder, name string, weights []Pooled, numbers []graph.Node, r Rule) graph.Node {
 	var terms []graph.Node
 	if len(weights) > 0 {
-		terms = append(terms, b.RowSum(b.Pool(weights...)))
+		terms = append(terms, b.RowSum(Pool(b, weights...)))
 	}
 	if len(numbers) > 0 {
 		x := b.Concat(numbers...)

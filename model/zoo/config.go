@@ -175,14 +175,20 @@ type Config struct {
 // maxHeads bounds the heads of attention over a sequence.
 const maxHeads = 64
 
+// First is the combiner that puts the vectors of a row's first entries side by side (bytedance/monolith: FirstN), each as that of a feature of its own, and zeros where there are fewer. Of others nothing
+// is read.
+const First graph.Combiner = "first"
+
 // Feature is an input of a model of the zoo and how it takes it.
 type Feature struct {
 	// Name is the column in the batch.
 	Name string
 	Kind model.Kind
-	// Combiner pools the vectors of a sparse feature's entries: graph.Sum (the default), graph.Mean, graph.SqrtN or graph.Max, which
+	// Combiner pools the vectors of a sparse feature's entries: graph.Sum (the default), graph.Mean, graph.SqrtN, or graph.Max and [First], which
 	// entries that interact do not know.
 	Combiner graph.Combiner
+	// First is how many entries [First] takes.
+	First int
 	// Attends, if not empty, makes a sequence of a sparse feature, pooled by attention: each entry is weighed by a small
 	// network of its vector and that of the feature named here, or as DIEN or HSTU does (SharedBottom and the models after it).
 	Attends string
@@ -196,6 +202,11 @@ type Feature struct {
 	Dim int
 	// Decay, if not 0, has the model standardise a dense feature by running moments (see [model.Feature]).
 	Decay float32
+}
+
+// Pooled is what the combiner makes of a value over the feature's entries.
+func (f Feature) Pooled(x graph.Node) layer.Pooled {
+	return layer.Pooled{Pooled: graph.Pooled{X: x, By: f.Combiner}, First: f.First}
 }
 
 // Table is what an embedding table has of its own. A zero or nil field has the value of the same name in [Config].
@@ -399,14 +410,27 @@ func (c Config) validateFeatures(bad func(string, ...any), width func(string, in
 
 // validateSparse checks how a sparse feature is taken.
 func (c Config) validateSparse(bad func(string, ...any), f Feature) {
+	if (f.First != 0) != (f.Combiner == First) || f.First < 0 {
+		bad("feature %q: combiner %q has %d first entries; so many are of combiner %q, and of that one at least", f.Name, f.Combiner, f.First, First)
+	}
 	switch f.Combiner {
 	case graph.Sum, graph.Mean, graph.SqrtN:
+	case First:
+		if c.topology().entries && c.Interactions == EntryInteractions {
+			bad("feature %q: its entries interact and cannot stand side by side; let fields interact", f.Name)
+		}
+		if f.Attends != "" {
+			bad("feature %q: its entries are pooled by attention and cannot stand side by side", f.Name)
+		}
+		if dim := c.width(c.Table(f.Table).Dim); f.First > maxColumns/max(dim, 1) {
+			bad("feature %q: %d vectors of %d numbers are more than %d in a row", f.Name, f.First, dim, maxColumns)
+		}
 	case graph.Max:
 		if c.topology().entries && c.Interactions == EntryInteractions {
 			bad("feature %q: its entries interact and cannot be pooled by their maximum", f.Name)
 		}
 	default:
-		bad("feature %q: combiner %q is unknown (known: sum, mean, sqrtn, max)", f.Name, f.Combiner)
+		bad("feature %q: combiner %q is unknown (known: sum, mean, sqrtn, max, first)", f.Name, f.Combiner)
 	}
 	if f.AttentionHeads < 0 || f.AttentionHeads > maxHeads || f.AttentionHeads > 0 && (f.Attends == "" || c.topology().sequence != nil) {
 		bad("feature %q: %d heads of attention: there are up to %d, of features that attend, in models other than %s", f.Name, f.AttentionHeads, maxHeads,
@@ -423,6 +447,8 @@ func (c Config) validateSparse(bad func(string, ...any), f Feature) {
 	switch {
 	case i < 0 || c.Features[i].Kind != model.Sparse || c.Features[i].Attends != "" || c.Features[i].Name == f.Name:
 		bad("feature %q attends to %q, which is no sparse feature without attention of its own", f.Name, f.Attends)
+	case c.Features[i].Combiner == First:
+		bad("feature %q attends to %q, whose vectors stand side by side", f.Name, f.Attends)
 	case c.Table(c.Features[i].Table).Dim != c.Table(f.Table).Dim:
 		bad("feature %q attends to %q, and their vectors have %d and %d numbers", f.Name, f.Attends, c.Table(f.Table).Dim, c.Table(c.Features[i].Table).Dim)
 	}
@@ -568,6 +594,9 @@ func (c Config) String() string {
 			}
 		default:
 			fmt.Fprintf(&b, "%q:%s", f.Name, f.Combiner)
+			if f.First != 0 {
+				fmt.Fprintf(&b, "[%d]", f.First)
+			}
 		}
 		if f.Kind == model.Sparse && f.Table != TableName {
 			fmt.Fprintf(&b, "@%q", f.Table)
@@ -639,7 +668,7 @@ func (c Config) numVectors() int {
 		if f.Kind == model.Dense {
 			n += f.Dim
 		} else {
-			n++
+			n += max(f.First, 1)
 		}
 	}
 	return n

@@ -278,7 +278,7 @@ func checkRankMixer(c Config, bad func(format string, args ...any)) {
 		if f.Kind == model.Dense {
 			columns += f.Dim
 		} else {
-			columns += c.Table(f.Table).Dim
+			columns += max(f.First, 1) * c.Table(f.Table).Dim
 		}
 	}
 	if columns < c.Tokens {

@@ -180,16 +180,16 @@ func (c Config) width(dim int) int {
 }
 
 // lookups are a segment of all sparse features, each with its combiner.
-func (a *assembly) lookups(segment string) []graph.Pooled {
-	var xs []graph.Pooled
+func (a *assembly) lookups(segment string) []layer.Pooled {
+	var xs []layer.Pooled
 	for _, f := range a.sparse {
-		xs = append(xs, graph.Pooled{X: a.b.Lookup(f.input, segment), By: f.Combiner})
+		xs = append(xs, f.Pooled(a.b.Lookup(f.input, segment)))
 	}
 	return xs
 }
 
 // pool is that side by side.
-func (a *assembly) pool(segment string) graph.Node { return a.b.Pool(a.lookups(segment)...) }
+func (a *assembly) pool(segment string) graph.Node { return layer.Pool(a.b, a.lookups(segment)...) }
 
 // inputs are the vectors of all features, pooled by their combiners or by attention, and the numbers of the dense ones,
 // side by side.
@@ -237,7 +237,7 @@ func (a *assembly) transduction(name string, now, entries graph.Node, _ graph.Sp
 func (a *assembly) pooled(f sparse) graph.Node {
 	x, ok := a.pools[f.Name]
 	if !ok {
-		x = a.b.Pool(graph.Pooled{X: a.b.Lookup(f.input, VecSegment), By: f.Combiner})
+		x = layer.Pool(a.b, f.Pooled(a.b.Lookup(f.input, VecSegment)))
 		a.pools[f.Name] = x
 	}
 	return x
