@@ -565,6 +565,61 @@ func TestGrownWhileShuffled(t *testing.T) {
 	}
 }
 
+// TestAnotherSeedInTheMidstOfAnEpoch changes the seed while a shuffled epoch is under way: it ends in its order, in which each user comes once.
+func TestAnotherSeedInTheMidstOfAnEpoch(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "x.csv")
+	if err := os.WriteFile(path, []byte(csvOf(300, 0)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for i, more := range []string{"train: {batch: 64, max_examples: 192}", "seed: 2", "seed: 2\nepochs: 2", "seed: 3\nepochs: 2"} {
+		r, said := trainsOn(t, dir, path, "deterministic: true", "shuffle: {rows: -1}", more)
+		if want := []int64{192, 108, 300, 0}[i]; r.Examples != want {
+			t.Errorf("run %d: %d examples, want %d; it said\n%s", i, r.Examples, want, said)
+		}
+		if says := strings.Contains(said, "seed has changed: the epoch that was begun is finished in its order"); says != (i == 1) {
+			t.Errorf("run %d said\n%s", i, said)
+		}
+		if i == 2 && !strings.Contains(said, "(317 rows)") { // one for each of the users and items
+			t.Errorf("after the first epoch it said\n%s", said)
+		}
+	}
+}
+
+// TestAnotherSyntheticStreamIsRefused: positions of one world are not continued from in another.
+func TestAnotherSyntheticStreamIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for i, step := range []struct {
+		job      string
+		examples int64 // -1: it is refused
+	}{
+		{"source: {synthetic: {examples: 3000}}", 3000},
+		{"source: {synthetic: {examples: 4000, rate: 1e9}}", 1000},
+		{"source: {synthetic: {examples: 5000, seed: 2}}", -1},
+		{"source: {synthetic: {examples: 5000}}\nseed: 2", -1},
+		{"source: {synthetic: {examples: 5000, splits: 2}}", -1},
+		{"source: {synthetic: {examples: 5000, seed: 1}}\nseed: 2", 1000},
+		{"source: {synthetic: {examples: 5000, seed: 2}}\nsource_name: other", 5000},
+	} {
+		cfg, err := job.Decode(fmt.Appendf(nil, "version: 1\ndir: %q\nparse: {features: [{name: user, slot: 1}], label: click}\nmodel: lr\n%s\n", dir, step.job), "job.yaml", job.LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := job.Run(t.Context(), cfg, job.RunOptions{})
+		if step.examples < 0 {
+			if err == nil || !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "source.synthetic has changed") || !strings.Contains(err.Error(), "source_name") {
+				t.Errorf("step %d: error %v", i, err)
+			}
+			continue
+		}
+		if err != nil || r.Examples != step.examples {
+			t.Errorf("step %d: %+v, %v; want %d examples", i, r, err, step.examples)
+		}
+	}
+}
+
 // trainsOn trains on click data that a pattern names, with more lines of the job, and returns what it said too.
 func trainsOn(t *testing.T, dir, pattern string, more ...string) (*job.TrainResult, string) {
 	t.Helper()

@@ -178,6 +178,12 @@ type Dated interface {
 // Sized is a source that knows how many examples it has; 0: it does not.
 type Sized interface{ NumExamples() int64 }
 
+// Positioned is a source whose settings decide which examples its positions are before.
+type Positioned interface {
+	// Positions says these settings, for the job's seed: `seed 7, 2 splits`. Positions of others are not continued from.
+	Positions(seed uint64) string
+}
+
 // Brief is a source that can be read so that it takes little time.
 type Brief interface {
 	// Brief returns a copy that waits no longer than patience for an answer. rows above 0 is how many records are to be

@@ -1,7 +1,9 @@
 package components
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -16,7 +18,8 @@ type Synthetic struct {
 	Examples int64 `yaml:"examples" min:"0"`
 	// Splits is the number of splits the stream is dealt to.
 	Splits int `yaml:"splits" min:"1" max:"1024"`
-	// Seed makes the world; 0 takes the job's seed.
+	// Seed makes the world; 0 takes the job's seed. What was trained on of one world is not continued with in another, nor with another number of splits: give
+	// the job another source_name for that.
 	Seed uint64 `yaml:"seed" default:"0"`
 	// HeldOut, if not 0, gives so many examples that follow a stream of that many examples and that it does not hold, in place of
 	// the stream: for eval.source, with examples and seed of the source.
@@ -38,9 +41,7 @@ func (s *Synthetic) OpenBlocks(o component.Opening) (pipeline.Source[*pipeline.B
 	opts := synthsource.Options{
 		Seed: s.Seed, Examples: s.Examples, HeldOut: s.HeldOut, Splits: s.Splits, Rate: s.Rate, BlockRows: s.BlockRows,
 	}
-	if opts.Seed == 0 {
-		opts.Seed = o.Seed
-	}
+	opts.Seed = cmp.Or(opts.Seed, o.Seed)
 	if s.Examples == 0 {
 		opts.Examples = synthsource.Unbounded
 	}
@@ -81,6 +82,15 @@ func (s *Synthetic) Brief(rows int, _ time.Duration) component.SourceConfig {
 		brief.BlockRows, brief.Rate = min(s.BlockRows, rows), 0
 	}
 	return &brief
+}
+
+// Positions implements [component.Positioned]. A stream may become longer.
+func (s *Synthetic) Positions(seed uint64) string {
+	of := fmt.Sprintf("seed %d, splits %d", cmp.Or(s.Seed, seed), s.Splits)
+	if s.HeldOut > 0 {
+		of += fmt.Sprintf(", held out after %d", s.Examples)
+	}
+	return of
 }
 
 // Written implements [component.Written].

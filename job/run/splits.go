@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/monolith-go/monolith/job/component"
+	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/job/wiring"
@@ -25,6 +27,8 @@ type splitRecord struct {
 	// Seen identifies what was last seen of a split that has grown ([pipeline.Split].Seen). It is stored before any of that is read, so that no
 	// position lies behind it.
 	Seen string `json:"seen,omitempty"`
+	// Of is what its positions depend on beside its content ([component.Positioned]).
+	Of string `json:"of,omitempty"`
 	// Set numbers the sources that were trained on: splits that were ever read together, or with one in common, are of one
 	// source, whatever files come and go.
 	Set int `json:"set"`
@@ -42,6 +46,7 @@ type knownSplits struct {
 	records map[string]splitRecord // by name
 	names   []string               // of what there is to read, sorted
 	set     int
+	of      string          // see splitRecord
 	follow  map[string]bool // see [wiring.Known]
 	one     string          // the name of the one split
 	orders  map[string][]epochsource.Order
@@ -172,6 +177,9 @@ func (t *trainer) probe(ctx context.Context) (agreed bool, _ error) {
 			return false, err
 		}
 	}
+	if err := k.sameStream(t.cfg, progress); err != nil {
+		return false, err
+	}
 	k.compare(there, t.cfg, progress, &state)
 	if err := t.past.unchanged(k); err != nil {
 		return false, err
@@ -213,6 +221,22 @@ func (k *knownSplits) followed(cfg *spec.Config, progress map[string]ps.Progress
 		}
 	}
 	return out
+}
+
+// sameStream refuses to continue from positions of examples that are others now.
+func (k *knownSplits) sameStream(cfg *spec.Config, progress map[string]ps.Progress) error {
+	p, ok := cfg.Source.Value().(component.Positioned)
+	if !ok {
+		return nil
+	}
+	k.of = p.Positions(cfg.Seed)
+	for _, name := range slices.Sorted(maps.Keys(k.records)) {
+		if r := k.records[name]; r.Of != "" && r.Of != k.of && progress[name].Rows > 0 {
+			return fault.Config("job: %s has changed: %d examples were trained on of %s, and the job has %s, where the same positions are other examples; set it back, or give the job another source_name, under which the source is read from its beginning",
+				cfg.SourceKey()+"."+cfg.Source.Name(), rowsOf(progress), r.Of, k.of)
+		}
+	}
+	return nil
 }
 
 // grown takes up what splits that are known hold by now, and reports whether some hold more than was known.
@@ -311,7 +335,7 @@ func (k *knownSplits) compare(there []pipeline.Split, cfg *spec.Config, progress
 	}
 	for _, s := range there {
 		r := k.records[s.Name]
-		r.Identity, r.Set = s.Identity, k.set
+		r.Identity, r.Of, r.Set = s.Identity, k.of, k.set
 		if !k.held[s.Name] {
 			r.Seen = s.Seen
 		}
@@ -321,7 +345,7 @@ func (k *knownSplits) compare(there []pipeline.Split, cfg *spec.Config, progress
 	for _, s := range read {
 		k.names = append(k.names, s.Name)
 		r := k.records[s.Name]
-		r.Identity, r.Set = s.Identity, k.set
+		r.Identity, r.Of, r.Set = s.Identity, k.of, k.set
 		if cfg.Shuffle.OneSplit {
 			r.Parts = parts
 		}
@@ -331,14 +355,24 @@ func (k *knownSplits) compare(there []pipeline.Split, cfg *spec.Config, progress
 		}
 		position = k.begin(s.Name, position, parts, before, progress, cfg, state)
 		epoch, at := max(position, 0).Epoch()
+		order := epochsource.Order{ShuffleRows: cfg.Shuffle.Rows}
+		if order.ShuffleRows != 0 {
+			order.Seed = &cfg.Seed
+		}
+		r.Orders = slices.Clone(r.Orders)
+		for i := range r.Orders { // which had no seed before there could be two
+			if o := &r.Orders[i]; o.ShuffleRows != 0 && o.Seed == nil {
+				o.Seed = &cfg.Seed
+			}
+		}
 		if n := len(r.Orders); position < 0 || n == 0 {
-			r.Orders = []epochsource.Order{{ShuffleRows: cfg.Shuffle.Rows}}
-		} else if r.Orders[n-1].ShuffleRows != cfg.Shuffle.Rows {
+			r.Orders = []epochsource.Order{order}
+		} else if !sameOrder(r.Orders[n-1], order) {
 			if at > 0 { // the epoch that was begun ends as it began
 				epoch++
 			}
-			orders := slices.DeleteFunc(slices.Clone(r.Orders), func(o epochsource.Order) bool { return o.From >= epoch && epoch > 0 })
-			r.Orders = append(orders, epochsource.Order{From: epoch, ShuffleRows: cfg.Shuffle.Rows})
+			order.From = epoch
+			r.Orders = append(slices.DeleteFunc(r.Orders, func(o epochsource.Order) bool { return o.From >= epoch && epoch > 0 }), order)
 			if epoch == 0 {
 				r.Orders = r.Orders[len(r.Orders)-1:]
 			}
@@ -348,6 +382,11 @@ func (k *knownSplits) compare(there []pipeline.Split, cfg *spec.Config, progress
 		}
 		k.orders[s.Name], k.records[s.Name] = r.Orders, r
 	}
+}
+
+// sameOrder reports whether two orders are the same but for where they begin.
+func sameOrder(a, b epochsource.Order) bool {
+	return a.ShuffleRows == b.ShuffleRows && (a.Seed == nil) == (b.Seed == nil) && (a.Seed == nil || *a.Seed == *b.Seed)
 }
 
 // begin finds where a split continues that is at a position, or has none.
@@ -433,7 +472,7 @@ func (t *trainer) sayWhatIsRead(ctx context.Context) error {
 		t.notice("%s", k.again)
 	}
 	if len(k.reordered) > 0 {
-		t.notice("shuffle.rows has changed: the epoch that was begun is finished in its order (%s)", list(k.reordered))
+		t.notice("shuffle.rows or seed has changed: the epoch that was begun is finished in its order (%s)", list(k.reordered))
 	}
 	if names := k.notRead(t.cfg, progress); len(names) > 0 {
 		t.notice("longer than before, of which no more is read: %s; the order of a shuffle or of one_split is that of whole epochs, so what was appended is in the next one (raise epochs)", list(names))

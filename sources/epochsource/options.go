@@ -15,10 +15,12 @@ const WholeSplit = -1
 // OneSplitName is the name that the only split of a source with Options.OneSplit has by default.
 const OneSplitName = "*"
 
-// Order is the order of the epochs of a split from one on: windows of ShuffleRows, as in [Options].
+// Order is the order of the epochs of a split from one on: windows of ShuffleRows, permuted by Seed, as in [Options].
 type Order struct {
 	From        int `json:"from"`
 	ShuffleRows int `json:"shuffle_rows"`
+	// Seed is nil where it is that of the options, and where nothing is shuffled.
+	Seed *uint64 `json:"seed,omitempty"`
 }
 
 // Options are the choices of a [Source]; the zero value reads everything once in the order of the source.

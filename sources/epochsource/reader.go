@@ -202,7 +202,7 @@ func (r *Reader[T]) makeWindow(size, start int64) error {
 	}
 	r.window = window{
 		piece: piece{rec, minTime, maxTime}, start: start, last: r.ended && len(r.read) == 0,
-		order: permutation(r.source.opts.Seed, r.epoch, r.seeded, start, int(rec.NumRows())),
+		order: permutation(*r.source.order(r.origin.Split, r.epoch).Seed, r.epoch, r.seeded, start, int(rec.NumRows())),
 	}
 	if r.window.last && start == 0 {
 		r.feed.keepWhole(r.window.piece)

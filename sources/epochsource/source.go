@@ -141,16 +141,22 @@ func Together(splits []pipeline.Split) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// shuffle is the size of the windows of an epoch of a split.
-func (s *Source[T]) shuffle(split string, epoch int) int {
-	size, orders := s.opts.ShuffleRows, s.opts.Orders[split]
-	for i, o := range orders {
+// order is that of an epoch of a split.
+func (s *Source[T]) order(split string, epoch int) Order {
+	order := Order{ShuffleRows: s.opts.ShuffleRows}
+	for i, o := range s.opts.Orders[split] {
 		if i == 0 || o.From <= epoch {
-			size = o.ShuffleRows
+			order = o
 		}
 	}
-	return size
+	if order.Seed == nil {
+		order.Seed = &s.opts.Seed
+	}
+	return order
 }
+
+// shuffle is the size of the windows of an epoch of a split.
+func (s *Source[T]) shuffle(split string, epoch int) int { return s.order(split, epoch).ShuffleRows }
 
 // inner returns the splits of the source that make up a split.
 func (s *Source[T]) inner(ctx context.Context, name string) ([]pipeline.Split, error) {
