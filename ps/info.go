@@ -49,6 +49,6 @@ type Scaled struct {
 	Rows     int64
 	// Again counts the examples that were applied after the snapshot's cut, which are read and trained again.
 	Again int64
-	// Took is the time of all, Pause that in which the shards had no state to look up or to change.
+	// Took is the time of all, Pause that in which nothing was applied; for most of it lookups are answered.
 	Took, Pause time.Duration
 }

@@ -35,9 +35,9 @@ type Peer interface {
 	Connect(ctx context.Context, session, generation uint64, worker string) (Conn, error)
 	// BeginCut asks for cut id after the markers of the given sessions; without sessions it is taken at once. A cut that was
 	// under way is abandoned. What comes after the cut goes to the log of the given snapshot number, which is not below that
-	// of the last. It returns at once. Errors: [ErrNotReady], [ErrMismatch] for a number that the log cannot have, those of
-	// the log.
-	BeginCut(ctx context.Context, id, snapshot uint64, sessions []uint64) error
+	// of the last. hold is for how long commits wait behind the cut, lookups do not, until EndCut or another state comes; at most [MaxHold]. It returns at
+	// once. Errors: [ErrNotReady], [ErrMismatch] for a number that the log cannot have, those of the log.
+	BeginCut(ctx context.Context, id, snapshot uint64, sessions []uint64, hold time.Duration) error
 	// AwaitCut returns when cut id is taken: from then until EndCut the shard keeps its rows as they were, and copies those
 	// that change. Errors: [ErrDisturbed] when owners have changed meanwhile or the cut was abandoned: it must begin again.
 	AwaitCut(ctx context.Context, id uint64) (*CutState, error)
@@ -135,6 +135,9 @@ type CutState struct {
 	// Changes is how often the state was changed until the cut; only a node of this process says so.
 	Changes uint64
 }
+
+// MaxHold is the longest that a shard lets commits wait behind a cut, whatever it is asked for.
+const MaxHold = time.Minute
 
 // AnyCut stands for whatever cut is under way.
 const AnyCut = 0

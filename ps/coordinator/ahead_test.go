@@ -57,7 +57,7 @@ func TestScaleWhileShardsRead(t *testing.T) {
 			t.Parallel()
 			j := j
 			j.Retention = x.retention
-			f := newFleetOf(t, coordinator.Options{Layout: j.Layout(), Incremental: x.incremental}, 5, 2, 1, x.logs)
+			f := newFleetOf(t, coordinator.Options{Layout: j.Layout(), Incremental: x.incremental, Hold: -1}, 5, 2, 1, x.logs)
 			cl, err := f.client("worker")
 			if err != nil {
 				t.Fatal(err)

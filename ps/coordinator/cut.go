@@ -38,7 +38,7 @@ func (c *Cluster) take(ctx context.Context, o ps.SnapshotOptions, patience time.
 		return ps.SnapshotInfo{}, err
 	}
 	defer func() { <-c.turn }()
-	return c.takeNow(ctx, o, patience)
+	return c.takeNow(ctx, o, patience, nil)
 }
 
 // takeTurn waits for the right to take a snapshot or to give the shards a state; the caller gives it back.
@@ -53,8 +53,14 @@ func (c *Cluster) takeTurn(ctx context.Context) error {
 	}
 }
 
-// takeNow is take for one who has the turn.
-func (c *Cluster) takeNow(ctx context.Context, o ps.SnapshotOptions, patience time.Duration) (ps.SnapshotInfo, error) {
+// held is a cut behind which commits wait until it is ended, for as long as [Options].Hold at most.
+type held struct {
+	cutEnd
+	since time.Time // a zero one: no such cut was taken
+}
+
+// takeNow is take for one who has the turn. Where h is not nil commits wait behind the cut; when it has become a snapshot the caller ends it, by [Cluster.release].
+func (c *Cluster) takeNow(ctx context.Context, o ps.SnapshotOptions, patience time.Duration, h *held) (ps.SnapshotInfo, error) {
 	if err := c.Ready(); err != nil {
 		return ps.SnapshotInfo{}, err
 	}
@@ -69,7 +75,7 @@ func (c *Cluster) takeNow(ctx context.Context, o ps.SnapshotOptions, patience ti
 	c.onGiveUp(cancel)
 	defer c.onGiveUp(nil)
 	start := time.Now()
-	info, stall, err := c.snapshot(ctx, o, patience)
+	info, stall, err := c.snapshot(ctx, o, patience, h)
 	took := time.Since(start)
 	if err != nil {
 		c.opts.Hooks.SnapshotDone(failure.Of(err).Label(), took, 0, stall)
@@ -122,7 +128,7 @@ func (c *Cluster) interrupt(why error) {
 	}
 }
 
-func (c *Cluster) snapshot(ctx context.Context, o ps.SnapshotOptions, patience time.Duration) (info *ps.SnapshotInfo, stall time.Duration, err error) {
+func (c *Cluster) snapshot(ctx context.Context, o ps.SnapshotOptions, patience time.Duration, h *held) (info *ps.SnapshotInfo, stall time.Duration, err error) {
 	number, err := c.nextSnapshot(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -133,9 +139,19 @@ func (c *Cluster) snapshot(ctx context.Context, o ps.SnapshotOptions, patience t
 		aligned, cancel = context.WithTimeout(ctx, patience)
 		defer cancel()
 	}
-	id, states, err := c.takeCut(aligned, number)
-	durable := uint64(0)
-	defer func() { stall = c.endCut(ctx, id, durable) }()
+	hold := time.Duration(0)
+	if h != nil {
+		hold = c.opts.Hold
+	}
+	id, states, err := c.takeCut(aligned, number, hold)
+	since, durable := time.Now(), uint64(0)
+	defer func() {
+		if h != nil && durable != 0 {
+			*h = held{cutEnd{id, durable}, since}
+			return
+		}
+		stall = c.endCut(ctx, id, durable)
+	}()
 	if err != nil {
 		return nil, 0, err
 	}
@@ -216,6 +232,13 @@ func (c *Cluster) endCut(ctx context.Context, id, durable uint64) time.Duration 
 	return longest
 }
 
+// release ends a cut that streams were held behind.
+func (c *Cluster) release(h held) {
+	if !h.since.IsZero() {
+		c.endCut(c.run, h.id, h.durable)
+	}
+}
+
 // write makes a snapshot of a cut: each shard writes its part, then the manifest makes it one.
 func (c *Cluster) write(ctx context.Context, o ps.SnapshotOptions, id, number uint64, states []*ps.CutState) (*ps.SnapshotInfo, error) {
 	progress := make([]map[ps.SplitID]ps.Progress, len(states))
@@ -264,8 +287,8 @@ func (c *Cluster) write(ctx context.Context, o ps.SnapshotOptions, id, number ui
 }
 
 // takeCut takes one cut over all shards. Whenever a split gets a new owner meanwhile it begins again, because the new
-// owner may be settling what the old one left in the middle.
-func (c *Cluster) takeCut(ctx context.Context, number uint64) (id uint64, states []*ps.CutState, err error) {
+// owner may be settling what the old one left in the middle. hold is for how long commits wait behind it, at most.
+func (c *Cluster) takeCut(ctx context.Context, number uint64, hold time.Duration) (id uint64, states []*ps.CutState, err error) {
 	for {
 		sessions, orphans, err := c.participants(ctx)
 		if err != nil {
@@ -278,7 +301,7 @@ func (c *Cluster) takeCut(ctx context.Context, number uint64) (id uint64, states
 			continue
 		}
 		id = c.nextCut()
-		begun, err := c.begin(ctx, id, number, sessions)
+		begun, err := c.begin(ctx, id, number, sessions, hold)
 		if err != nil {
 			return id, nil, err
 		}
@@ -314,17 +337,17 @@ func (c *Cluster) participants(ctx context.Context) ([]uint64, []ps.SplitID, err
 
 // begin begins a cut on every shard, on shard 0 last: only that one asks clients for markers, and when its owners are
 // still the same nobody can have joined between.
-func (c *Cluster) begin(ctx context.Context, id, number uint64, sessions []uint64) (bool, error) {
+func (c *Cluster) begin(ctx context.Context, id, number uint64, sessions []uint64, hold time.Duration) (bool, error) {
 	err := c.each(ctx, func(ctx context.Context, i int, p ps.Peer) error {
 		if i == 0 {
 			return nil
 		}
-		return p.BeginCut(ctx, id, number, sessions)
+		return p.BeginCut(ctx, id, number, sessions, hold)
 	})
 	if err != nil {
 		return false, err
 	}
-	return c.first.BeginCutOf(id, number, sessions)
+	return c.first.BeginCutOf(id, number, sessions, hold)
 }
 
 // await returns the cuts once all shards have taken theirs. Errors: [ps.ErrDisturbed], and others.

@@ -163,7 +163,7 @@ func TestCutWithoutState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := n.BeginCut(t.Context(), 1, 1, nil); !errors.Is(err, ps.ErrNotReady) {
+	if err := n.BeginCut(t.Context(), 1, 1, nil, 0); !errors.Is(err, ps.ErrNotReady) {
 		t.Errorf("a cut of a shard without a state: %v, want ErrNotReady", err)
 	}
 	if _, err := n.Connect(t.Context(), 1, 1, "w"); !errors.Is(err, ps.ErrNotReady) {
@@ -174,7 +174,7 @@ func TestCutWithoutState(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := n.BeginCut(t.Context(), 1, 1, nil); !errors.Is(err, ps.ErrClosed) {
+	if err := n.BeginCut(t.Context(), 1, 1, nil, 0); !errors.Is(err, ps.ErrClosed) {
 		t.Errorf("a cut of a closed shard: %v, want ErrClosed", err)
 	}
 }

@@ -222,8 +222,8 @@ func (p *remotePeer) Connect(ctx context.Context, session, generation uint64, wo
 	return &guardedConn{c, [2]*host{p.owner, h}}, nil
 }
 
-func (p *remotePeer) BeginCut(ctx context.Context, id, number uint64, sessions []uint64) error {
-	_, err := ask(p, func(n *shard.Node) (int, error) { return 0, n.BeginCut(ctx, id, number, sessions) })
+func (p *remotePeer) BeginCut(ctx context.Context, id, number uint64, sessions []uint64, hold time.Duration) error {
+	_, err := ask(p, func(n *shard.Node) (int, error) { return 0, n.BeginCut(ctx, id, number, sessions, hold) })
 	return err
 }
 

@@ -63,13 +63,13 @@ func (p *farPeer) Connect(ctx context.Context, session, generation uint64, worke
 	return reach(p, func(n *shard.Node) (ps.Conn, error) { return n.Connect(ctx, session, generation, worker) })
 }
 
-func (p *farPeer) BeginCut(ctx context.Context, id, snapshot uint64, sessions []uint64) error {
+func (p *farPeer) BeginCut(ctx context.Context, id, snapshot uint64, sessions []uint64, hold time.Duration) error {
 	_, err := reach(p, func(n *shard.Node) (int, error) {
 		p.begins.Add(1)
 		if p.beforeBegin != nil {
 			p.beforeBegin()
 		}
-		return 0, n.BeginCut(ctx, id, snapshot, sessions)
+		return 0, n.BeginCut(ctx, id, snapshot, sessions, hold)
 	})
 	return err
 }
@@ -225,7 +225,7 @@ func TestCutOfADeadCoordinator(t *testing.T) {
 	if _, err := held.Stage(t.Context(), nil, 1, u); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.peer.BeginCut(t.Context(), 5, 1, []uint64{77, 78}); err != nil {
+	if err := f.peer.BeginCut(t.Context(), 5, 1, []uint64{77, 78}, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := held.Control(t.Context(), []ps.Control{{Kind: ps.Marker, Cut: 5}}); err != nil {
@@ -427,20 +427,20 @@ func TestAbsurdSnapshotNumber(t *testing.T) {
 	}
 	take()
 	for _, absurd := range []uint64{math.MaxUint64, math.MaxInt64, 1 << 40} {
-		if err := c.First().BeginCut(t.Context(), 77, absurd, nil); !errors.Is(err, ps.ErrMismatch) {
+		if err := c.First().BeginCut(t.Context(), 77, absurd, nil, 0); !errors.Is(err, ps.ErrMismatch) {
 			t.Errorf("a cut for snapshot %d: %v", absurd, err)
 		}
 	}
 	take()
 	// One that could be: the next snapshots come after it.
-	if err := c.First().BeginCut(t.Context(), 78, 1000, nil); err != nil {
+	if err := c.First().BeginCut(t.Context(), 78, 1000, nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	take()
 	if number <= 1000 {
 		t.Errorf("snapshot %d, and the log is behind 1000", number)
 	}
-	if err := c.First().BeginCut(t.Context(), 79, 3, nil); !errors.Is(err, ps.ErrMismatch) {
+	if err := c.First().BeginCut(t.Context(), 79, 3, nil, 0); !errors.Is(err, ps.ErrMismatch) {
 		t.Errorf("a cut for snapshot 3 behind %d: %v", number, err)
 	}
 	take()

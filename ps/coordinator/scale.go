@@ -21,8 +21,10 @@ import (
 
 // Scale makes the shards those at the given addresses, as [Options].Addrs has them, while workers continue: shards are added and removed at the end of the list. Those that are
 // added must run already. Snapshots are taken, each of what has changed since the one before, and all shards of the new list read them beside what they have and do. Once little changes
-// between two of them all go to the last one, in a generation in which there are as many; nothing is left to be read then, so how long lookups and pushes wait does not go by the number of rows. Workers go
-// back with them, as after the loss of a shard, and read again what came after the last snapshot's cut. A shard that has no room for both states reads its rows while workers wait.
+// between two of them commits wait, and lookups do not, while a last one is written and read; then all go to that, in a generation in which there are as many. Nothing is left to be read then, so how long lookups wait does
+// not go by the number of rows, and how long pushes wait goes by what changes in a moment. Workers go
+// with them, as after the loss of a shard: nothing was applied since, so nothing but what they had in flight is computed again. Where that last step would take longer than [Options].Hold, workers
+// go back, and read again what came after the last snapshot's cut. A shard that has no room for both states reads its rows while workers wait.
 //
 // Until then nothing has changed. From then on the list is decided: it is kept in [Options].Dir, and whatever dies, shard 0
 // tries until every shard of it has its state. The same call again waits for that. The result is, bit for bit, that of a cluster which
@@ -95,7 +97,8 @@ func (c *Cluster) scale(ctx context.Context, addrs []string) (out ps.Scaled, err
 	c.setScaling(true)
 	defer c.setScaling(false)
 	peers := slices.Concat(c.peers(), added)
-	info, err := c.approach(ctx, peers, len(addrs))
+	info, behind, err := c.approach(ctx, peers, len(addrs))
+	defer func() { c.release(behind) }()
 	if err == nil {
 		err = c.decide(ctx, now, addrs)
 	}
@@ -106,6 +109,9 @@ func (c *Cluster) scale(ctx context.Context, addrs []string) (out ps.Scaled, err
 	out.Snapshot, out.Rows = info.Path, info.Rows()
 	// It is decided: the caller's end does not end it any more.
 	began := time.Now()
+	if !behind.since.IsZero() {
+		began = behind.since
+	}
 	c.notReady(fmt.Errorf("ps: %d shards become %d: %w", len(now), len(addrs), ps.ErrNotReady))
 	c.replace(addrs, added)
 	if applied, err := c.first.Progress(ctx); err == nil {
@@ -125,28 +131,33 @@ func (c *Cluster) scale(ctx context.Context, addrs []string) (out ps.Scaled, err
 // maxRounds bounds how many snapshots shards read ahead of a change of their number.
 const maxRounds = 8
 
-// approach takes snapshots until little has changed between the last two, and has each read by the shards that there will be. It returns the last one, which all of them hold
-// then, but for those that have no room. The caller has the turn.
-func (c *Cluster) approach(ctx context.Context, peers []ps.Peer, numShards int) (info ps.SnapshotInfo, err error) {
+// approach takes snapshots, and has each read by the shards that there will be, until one is taken and read soon, or little has changed between the last two. Commits wait for one more. It returns the
+// last one, which all of them hold then, but for those that have no room, and the cut behind which commits wait, if they do. The caller has the turn, and releases it.
+func (c *Cluster) approach(ctx context.Context, peers []ps.Peer, numShards int) (info ps.SnapshotInfo, behind held, err error) {
 	if err := c.prepare(ctx, peers, ps.PrepareOptions{Shards: numShards}); err != nil {
-		return info, err
+		return info, behind, err
 	}
 	o := ps.SnapshotOptions{IfChanged: true, Note: fmt.Sprintf("for %d shards, %d until then", numShards, len(c.peers()))}
 	written := int64(0)
+	var h *held
 	for round := 1; ; round++ {
-		last := info.ID
-		if info, err = c.takeNow(ctx, o, 0); err != nil || info.ID == last {
-			return info, err
+		last, began := info.ID, time.Now()
+		if info, err = c.takeNow(ctx, o, 0, h); err != nil || info.ID == last {
+			return info, behind, err
 		}
 		if err = c.prepare(ctx, peers, ps.PrepareOptions{Shards: numShards, Path: info.Path, ID: info.ID}); err != nil {
-			return info, err
+			return info, behind, err
 		}
 		before := written
 		if written = rowsIn(&info); round == 1 {
 			written = info.Rows() // they were all read
 		}
-		if round == maxRounds || round > 1 && 2*written > before {
-			return info, c.Ready()
+		soon := time.Since(began) <= c.opts.Hold/5 // the next one will hardly take longer
+		switch last := soon || round >= maxRounds || round > 1 && 2*written > before; {
+		case h != nil || last && c.opts.Hold < 0:
+			return info, behind, c.Ready()
+		case last:
+			h = &behind
 		}
 	}
 }

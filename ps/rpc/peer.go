@@ -155,8 +155,8 @@ func (p *peer) Connect(ctx context.Context, session, generation uint64, worker s
 }
 
 // BeginCut implements [ps.Peer].
-func (p *peer) BeginCut(ctx context.Context, id, snapshot uint64, sessions []uint64) error {
-	_, err := call(ctx, &p.t, p.s.BeginCut, &psv1.BeginCutRequest{Id: id, Snapshot: snapshot, Sessions: sessions})
+func (p *peer) BeginCut(ctx context.Context, id, snapshot uint64, sessions []uint64, hold time.Duration) error {
+	_, err := call(ctx, &p.t, p.s.BeginCut, &psv1.BeginCutRequest{Id: id, Snapshot: snapshot, Sessions: sessions, HoldNanos: int64(hold)})
 	return err
 }
 

@@ -124,7 +124,7 @@ func TestRightToCoordinate(t *testing.T) {
 	for _, token := range []string{"reader's", "worker's"} {
 		p := peer(token)
 		denied(t, token+" load", p.Load(t.Context(), ps.LoadOptions{Generation: 7}), "coordinate")
-		denied(t, token+" cut", p.BeginCut(t.Context(), 1, 1, nil), "coordinate")
+		denied(t, token+" cut", p.BeginCut(t.Context(), 1, 1, nil, 0), "coordinate")
 		_, err := p.EndCut(t.Context(), ps.AnyCut, 0)
 		denied(t, token+" end of cuts", err, "coordinate")
 		_, err = p.WriteCut(t.Context(), 1, dir, 0)

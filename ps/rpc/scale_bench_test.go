@@ -171,7 +171,7 @@ func benchmarkScale(b *testing.B, rows, incremental int) {
 	b.ReportMetric(longest.Seconds(), "s-longest-lookup")
 	b.ReportMetric(first.Seconds(), "s-longest-across")
 	b.ReportMetric(control.Seconds(), "s-longest-without")
-	b.ReportMetric(pause.Seconds(), "s-without-state")
+	b.ReportMetric(pause.Seconds(), "s-pushes-waited")
 	b.ReportMetric(took.Seconds(), "s-took")
 	b.ReportMetric(float64(again), "again")
 }

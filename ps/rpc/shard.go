@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"time"
 
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
@@ -32,7 +33,7 @@ func (s *shardService) Prepare(ctx context.Context, r *psv1.PrepareRequest) (*ps
 }
 
 func (s *shardService) BeginCut(ctx context.Context, r *psv1.BeginCutRequest) (*psv1.BeginCutResponse, error) {
-	return &psv1.BeginCutResponse{}, failed(s.n.BeginCut(ctx, r.Id, r.Snapshot, r.Sessions))
+	return &psv1.BeginCutResponse{}, failed(s.n.BeginCut(ctx, r.Id, r.Snapshot, r.Sessions, time.Duration(r.HoldNanos)))
 }
 
 func (s *shardService) AwaitCut(ctx context.Context, r *psv1.AwaitCutRequest) (*psv1.AwaitCutResponse, error) {

@@ -4,14 +4,18 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/monolith-go/monolith/ps"
 )
 
 // barrier aligns the streams of a shard for a cut (the aligned barrier of Carbone et al., 2015: lightweight asynchronous
-// snapshots): a stream that has passed its marker commits nothing until every other one has, then the shard is copied.
+// snapshots): a stream that has passed its marker commits nothing until every other one has, then the shard is copied. A cut that holds streams lets none commit
+// from then on until it is ended, or for as long as it holds them at most.
 type barrier struct {
 	id      uint64 // of the cut under way; 0: none
+	hold    time.Duration
+	until   time.Time // when commits behind the cut continue, once it is taken
 	waiting map[uint64]bool
 	passed  map[uint64]bool
 	// disturbed: owners have changed since the cut was begun.
@@ -19,7 +23,24 @@ type barrier struct {
 	cut       *Cut
 }
 
-func (b *barrier) holds(session uint64) bool { return b.id != 0 && b.cut == nil && b.passed[session] }
+func (b *barrier) holds(session uint64) bool {
+	switch {
+	case b.id == 0:
+		return false
+	case !b.until.IsZero():
+		return time.Now().Before(b.until)
+	default:
+		return b.cut == nil && b.passed[session]
+	}
+}
+
+// take keeps what the shard is at this moment, behind all markers.
+func (b *barrier) take(s *Shard) {
+	b.cut = s.snapshotCut()
+	if b.hold > 0 {
+		b.until = time.Now().Add(b.hold)
+	}
+}
 
 // pass lets a session count as having passed its marker.
 func (b *barrier) pass(s *Shard, session uint64) {
@@ -29,7 +50,7 @@ func (b *barrier) pass(s *Shard, session uint64) {
 	delete(b.waiting, session)
 	b.passed[session] = true
 	if len(b.waiting) == 0 {
-		b.cut = s.snapshotCut()
+		b.take(s)
 	}
 }
 
@@ -81,15 +102,15 @@ func (s *Shard) orphaned(id ps.SplitID, session uint64) bool {
 }
 
 // BeginCut asks for a cut after the markers of the given sessions. Without sessions it is taken at once. A cut under way
-// is abandoned.
-func (s *Shard) BeginCut(id uint64, sessions []uint64) {
+// is abandoned. Commits behind the cut wait until it is ended, for as long as hold at most.
+func (s *Shard) BeginCut(id uint64, sessions []uint64, hold time.Duration) {
 	s.EndCut()
-	s.barrier = barrier{id: id, waiting: map[uint64]bool{}, passed: map[uint64]bool{}}
+	s.barrier = barrier{id: id, hold: hold, waiting: map[uint64]bool{}, passed: map[uint64]bool{}}
 	for _, se := range sessions {
 		s.barrier.waiting[se] = true
 	}
 	if len(sessions) == 0 {
-		s.barrier.cut = s.snapshotCut()
+		s.barrier.take(s)
 	}
 }
 
@@ -102,13 +123,17 @@ func (s *Shard) CutState(id uint64) (cut *Cut, disturbed bool) {
 	return s.barrier.cut, s.barrier.disturbed
 }
 
-// TakeCut hands the cut over to the caller, who closes its tables, and ends the barrier.
+// TakeCut hands the cut over to the caller, who closes its tables, and ends the barrier, but for one that holds streams until [Shard.EndCut].
 func (s *Shard) TakeCut(id uint64) *Cut {
 	if s.barrier.id != id {
 		return nil
 	}
 	c := s.barrier.cut
-	s.barrier = barrier{}
+	if until := s.barrier.until; !until.IsZero() {
+		s.barrier = barrier{id: id, until: until}
+	} else {
+		s.barrier = barrier{}
+	}
 	return c
 }
 

@@ -239,7 +239,7 @@ func (c *localConn) Close(ctx context.Context, clean bool) error {
 // controls handles controls, waiting where a commit must wait for a cut, and returns what has to be durable.
 func (c *localConn) controls(ctx context.Context, ctl []ps.Control) (last record, err error) {
 	for len(ctl) > 0 {
-		done, rec, wake, err := c.locked(ctl)
+		done, rec, wake, until, err := c.locked(ctl)
 		if err != nil {
 			return record{}, err
 		}
@@ -249,24 +249,39 @@ func (c *localConn) controls(ctx context.Context, ctl []ps.Control) (last record
 		if ctl = ctl[done:]; len(ctl) == 0 {
 			return last, nil
 		}
-		start := time.Now()
-		select {
-		case <-wake:
-			c.n.waited(start)
-		case <-ctx.Done():
-			return record{}, fmt.Errorf("ps: waiting for other workers at a snapshot's marker: %w", context.Cause(ctx))
+		if err := c.n.await(ctx, wake, until); err != nil {
+			return record{}, err
 		}
 	}
 	return last, nil
 }
 
-// locked is run under the lock; wake is closed when to continue.
-func (c *localConn) locked(ctl []ps.Control) (done int, last record, wake chan struct{}, err error) {
+// await returns when a commit that waits for a cut is to be tried again: when wake is closed, or at the given time, if there is one.
+func (n *Node) await(ctx context.Context, wake <-chan struct{}, until time.Time) error {
+	start := time.Now()
+	var over <-chan time.Time
+	if !until.IsZero() {
+		t := time.NewTimer(until.Sub(start))
+		defer t.Stop()
+		over = t.C
+	}
+	select {
+	case <-wake:
+	case <-over:
+	case <-ctx.Done():
+		return fmt.Errorf("ps: waiting for other workers at a snapshot's marker: %w", context.Cause(ctx))
+	}
+	n.waited(start)
+	return nil
+}
+
+// locked is run under the lock; wake is closed when to continue, which is at the given time otherwise, if it is not zero.
+func (c *localConn) locked(ctl []ps.Control) (done int, last record, wake chan struct{}, until time.Time, err error) {
 	c.n.lock()
 	defer c.n.mu.Unlock()
 	defer c.n.changing()
 	done, last, err = c.run(ctl)
-	return done, last, c.n.wake, err
+	return done, last, c.n.wake, c.n.shard.barrier.until, err
 }
 
 // run handles controls up to one that must wait, one by one, so that the log has them before and behind a cut as the shard

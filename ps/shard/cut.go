@@ -14,15 +14,15 @@ import (
 )
 
 // BeginCut asks for a cut after the markers of the given sessions; without sessions it is taken at once. What is behind
-// the cut goes to the log of the given snapshot. Errors: [ps.ErrNotReady], [ps.ErrClosed],
+// the cut goes to the log of the given snapshot. hold is for how long commits wait behind it, at most. Errors: [ps.ErrNotReady], [ps.ErrClosed],
 // those of the log.
-func (n *Node) BeginCut(_ context.Context, id, snapshot uint64, sessions []uint64) error {
-	_, err := n.beginCut(id, snapshot, sessions, false)
+func (n *Node) BeginCut(_ context.Context, id, snapshot uint64, sessions []uint64, hold time.Duration) error {
+	_, err := n.beginCut(id, snapshot, sessions, hold, false)
 	return err
 }
 
 // beginCut begins a cut, if asked to only when the owners of splits are still the given sessions.
-func (n *Node) beginCut(id, snapshot uint64, sessions []uint64, check bool) (begun bool, err error) {
+func (n *Node) beginCut(id, snapshot uint64, sessions []uint64, hold time.Duration, check bool) (begun bool, err error) {
 	if err := n.pair.refuses(); err != nil {
 		return false, err
 	}
@@ -49,7 +49,7 @@ func (n *Node) beginCut(id, snapshot uint64, sessions []uint64, check bool) (beg
 	}
 	n.cutting.Store(true)
 	n.dropCut()
-	n.shard.BeginCut(id, sessions)
+	n.shard.BeginCut(id, sessions, min(hold, ps.MaxHold))
 	n.log.expectCut(snapshot)
 	n.wakeUp()
 	return true, n.cutTaken()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/monolith-go/monolith/ps"
 )
@@ -28,8 +29,8 @@ func (n *Node) Participants() (sessions []uint64, orphans []ps.SplitID) {
 
 // BeginCutOf is [Node.BeginCut] if the participants are still the given sessions and no split is orphaned, and reports whether
 // they were.
-func (n *Node) BeginCutOf(id, snapshot uint64, sessions []uint64) (begun bool, err error) {
-	return n.beginCut(id, snapshot, sessions, true)
+func (n *Node) BeginCutOf(id, snapshot uint64, sessions []uint64, hold time.Duration) (begun bool, err error) {
+	return n.beginCut(id, snapshot, sessions, hold, true)
 }
 
 // CutDisturbed reports whether owners have changed since cut id was begun, so that it must be begun again. wake is closed when it

@@ -54,7 +54,7 @@ func TestLostChangesAreWhole(t *testing.T) {
 	}
 	base := func(number uint64) uint64 {
 		t.Helper()
-		err := n.BeginCut(t.Context(), number, number, nil)
+		err := n.BeginCut(t.Context(), number, number, nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -376,6 +376,7 @@ func (n *Node) emptied() (old *Shard, err error) {
 	n.dropCut()
 	n.dropConsumers()
 	n.shard.EndCut()
+	n.cutting.Store(false)
 	old = n.shard
 	n.shard, n.generation, n.base, n.tracked = none, 0, 0, 0
 	clear(n.streams)

@@ -115,7 +115,7 @@ func TestLease(t *testing.T) {
 		if _, _, err := n.Bases(); !errors.Is(err, ps.ErrNotReady) {
 			t.Errorf("feeding without a lease: %v", err)
 		}
-		if err := n.BeginCut(t.Context(), 3, 1, nil); !errors.Is(err, ps.ErrNotReady) {
+		if err := n.BeginCut(t.Context(), 3, 1, nil, 0); !errors.Is(err, ps.ErrNotReady) {
 			t.Errorf("a cut without a lease: %v", err)
 		}
 		if err := n.Load(t.Context(), ps.LoadOptions{Generation: 2}); !errors.Is(err, ps.ErrNotReady) {

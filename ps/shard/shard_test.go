@@ -41,7 +41,7 @@ func TestNewOwnerDisturbs(t *testing.T) {
 	if _, err := s.Acquire(1, id, 1); err != nil {
 		t.Fatal(err)
 	}
-	s.BeginCut(7, []uint64{1})
+	s.BeginCut(7, []uint64{1}, 0)
 	if _, disturbed := s.CutState(7); disturbed {
 		t.Error("a cut is disturbed although nothing has happened")
 	}
@@ -509,7 +509,7 @@ func TestWriteCutWaitsForTheLog(t *testing.T) {
 	}
 	open := fs.shut()
 	defer open()
-	if err := n.BeginCut(t.Context(), 5, 1, nil); err != nil {
+	if err := n.BeginCut(t.Context(), 5, 1, nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := n.AwaitCut(t.Context(), 5); err != nil {

@@ -519,10 +519,12 @@ func (*PrepareResponse) Descriptor() ([]byte, []int) {
 }
 
 type BeginCutRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Snapshot      uint64                 `protobuf:"varint,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
-	Sessions      []uint64               `protobuf:"fixed64,3,rep,packed,name=sessions,proto3" json:"sessions,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Id       uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Snapshot uint64                 `protobuf:"varint,2,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	Sessions []uint64               `protobuf:"fixed64,3,rep,packed,name=sessions,proto3" json:"sessions,omitempty"`
+	// For how long commits behind the cut wait for its end, at most.
+	HoldNanos     int64 `protobuf:"varint,4,opt,name=hold_nanos,json=holdNanos,proto3" json:"hold_nanos,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -576,6 +578,13 @@ func (x *BeginCutRequest) GetSessions() []uint64 {
 		return x.Sessions
 	}
 	return nil
+}
+
+func (x *BeginCutRequest) GetHoldNanos() int64 {
+	if x != nil {
+		return x.HoldNanos
+	}
+	return 0
 }
 
 type BeginCutResponse struct {
@@ -4271,11 +4280,13 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x06shards\x18\x01 \x01(\rR\x06shards\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\x04R\x02id\"\x11\n" +
-	"\x0fPrepareResponse\"Y\n" +
+	"\x0fPrepareResponse\"x\n" +
 	"\x0fBeginCutRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\bsnapshot\x18\x02 \x01(\x04R\bsnapshot\x12\x1a\n" +
-	"\bsessions\x18\x03 \x03(\x06R\bsessions\"\x12\n" +
+	"\bsessions\x18\x03 \x03(\x06R\bsessions\x12\x1d\n" +
+	"\n" +
+	"hold_nanos\x18\x04 \x01(\x03R\tholdNanos\"\x12\n" +
 	"\x10BeginCutResponse\"!\n" +
 	"\x0fAwaitCutRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\"\x8e\x01\n" +
