@@ -62,7 +62,7 @@ func fetchRows(at *uintptr, n int, span uintptr)
 func countRows(metas *[32]uintptr, apart uintptr, ids, counts *uint32, n int, time int64)
 
 // lookupChunk is how many keys go through lookupRows at once.
-const lookupChunk = 512
+const lookupChunk = 1024
 
 // rest finds the rows of the keys that are not in their home lines, step by step, each for all keys, whose lines are on their way since
 // the step before. Those that it does not find are in the overflow map if they are anywhere.

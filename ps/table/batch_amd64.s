@@ -17,7 +17,7 @@
 #define P_APART  104
 
 // DIST is how many keys one stage of the pipeline is ahead of the next.
-#define DIST 16
+#define DIST 32
 
 // HOME computes the home line of the key in AX and asks for it: AX becomes its address. It needs the constants of Hash in
 // R8, R9 and R10, the directory in R11 and its shift in R12; it uses BX and CX.
