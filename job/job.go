@@ -159,6 +159,14 @@ type (
 	Predicted = result.Predicted
 	// EvalResult is what an evaluation found.
 	EvalResult = result.EvalResult
+	// InsightOptions say what [Insight] looks at, beside the job.
+	InsightOptions = run.InsightOptions
+	// InsightResult is what features and layers do.
+	InsightResult = result.Insight
+	// FeatureInsight is what a feature does.
+	FeatureInsight = result.FeatureInsight
+	// LayerInsight is what a dense tensor does.
+	LayerInsight = result.LayerInsight
 	// ServeOptions are what serving shards takes beside the job.
 	ServeOptions = run.ServeOptions
 	// ServeResult describes what serving came to.
@@ -398,6 +406,12 @@ func Need(ctx context.Context, cfg *Config, opts NeedOptions) (*MemoryNeed, erro
 // what cannot be reached or stored, and what the parts of the graph return.
 func Run(ctx context.Context, cfg *Config, opts RunOptions) (*TrainResult, error) {
 	return run.Train(ctx, cfg, opts)
+}
+
+// Insight says what the features and the layers of a snapshot's model do on the examples of the job's evaluation source: how much worse the metrics get where examples have each other's values of a
+// feature, how long vectors and gradients are, and which units learn nothing. Nothing is changed. It takes as many passes forward as there are features, and one back.
+func Insight(ctx context.Context, cfg *Config, opts InsightOptions) (*InsightResult, error) {
+	return run.Insight(ctx, cfg, opts)
 }
 
 // Evaluate scores the job's evaluation source with the parameters of a snapshot. Nothing is changed: the snapshot is

@@ -75,7 +75,13 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 		Propose:         job.Propose,
 		InspectSnapshot: job.InspectSnapshot,
 		InspectSlots:    job.InspectSlots,
-		Models:          cli.ModelOps{List: job.ListModels, Measure: jobbench.Model, Describe: job.DescribeModel, DescribeStored: job.DescribeStoredModel, Nearest: job.Nearest, Diff: job.DiffSnapshots},
+		Models: cli.ModelOps{
+			List: job.ListModels, Measure: jobbench.Model, Describe: job.DescribeModel, DescribeStored: job.DescribeStoredModel, Nearest: job.Nearest, Diff: job.DiffSnapshots,
+			Insight: func(ctx context.Context, c *job.Config, o job.InsightOptions) (*job.InsightResult, error) {
+				o.Memory = memory()
+				return job.Insight(ctx, c, o)
+			},
+		},
 		PS: cli.RowOps{
 			LookUp: job.LookUp, LookUpStored: job.LookUpStored, Edit: job.Edit, Slots: job.InspectShards, Changes: job.FollowChanges, Push: job.Push,
 		},

@@ -348,6 +348,47 @@ type EvalResult struct {
 	Part string `json:"part,omitempty"`
 }
 
+// Insight is what the features and layers of a model do on the examples of an evaluation.
+type Insight struct {
+	Examples int64   `json:"examples"`
+	Seconds  float64 `json:"seconds"`
+	// Metrics are those of each head that are looked at while training, of the examples as they are.
+	Metrics Scores `json:"metrics"`
+	// Features are in the order of how much worse the first metric gets without what they say, Layers in that of the model.
+	Features []FeatureInsight `json:"features"`
+	Layers   []LayerInsight   `json:"layers"`
+	BadRows  map[string]int64 `json:"bad_rows,omitempty"`
+	// Snapshot is the path of the snapshot whose model it is, Which says which that is.
+	Snapshot string `json:"snapshot"`
+	Which    string `json:"which,omitempty"`
+}
+
+// FeatureInsight is what a feature does.
+type FeatureInsight struct {
+	Name string `json:"name"`
+	// Table is that of a sparse feature; empty: the feature is dense.
+	Table string `json:"table,omitempty"`
+	// Share is that of the examples that have a value of it: an id, or a number other than 0.
+	Share float64 `json:"share"`
+	// Length is the root of the mean squared length of its ids' weights, or of its numbers.
+	Length float64 `json:"length"`
+	// Gradient is that of the gradients of an example's loss by the weights of an id; nil: the feature is dense, or it is not finite.
+	Gradient *float64 `json:"gradient,omitempty"`
+	// Changes are those of the metrics where examples have each other's values of the feature.
+	Changes Scores `json:"changes"`
+}
+
+// LayerInsight is what a dense tensor does that is trained.
+type LayerInsight struct {
+	Name  string `json:"name"`
+	Shape []int  `json:"shape"`
+	// Gradient is the root of the mean squared length of its gradients, of batches; nil: it is not finite.
+	Gradient *float64 `json:"gradient,omitempty"`
+	// Idle is how many of its columns had no gradient in any batch: those of units that never fire, and of what is not used.
+	Columns int `json:"columns"`
+	Idle    int `json:"idle"`
+}
+
 // Plan is a checked graph that can be shown. Text is for people, DOT for Graphviz, Mermaid for Markdown pages, JSON for
 // programs.
 type Plan interface {

@@ -88,6 +88,8 @@ type evaluation struct {
 	opts  EvalOptions
 	log   *slog.Logger
 	hooks *telemetry.Metrics
+	// insight, if not nil, makes what is gathered beside the predictions for a model.
+	insight func(m model.Model) *trainstep.Insight
 }
 
 // limit is how many examples are scored at most; 0: all.
@@ -192,11 +194,15 @@ func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, 
 	}
 	var stats pipeline.RunStats
 	var on *submission
+	var insight *trainstep.Insight
+	if e.insight != nil {
+		insight = e.insight(m)
+	}
 	if e.cfg.Runner != spec.RunnerLocal {
 		on = &submission{e, cfg, out.path}
 	}
 	out.predictions, stats, err = (&scoring{
-		cfg: cfg, model: m, open: open, outs: outs, workers: cfg.Train.Workers, maxExamples: limit, drain: e.opts.Drain,
+		cfg: cfg, model: m, open: open, outs: outs, workers: cfg.Train.Workers, insight: insight, maxExamples: limit, drain: e.opts.Drain,
 		identified: e.opts.Bootstrap > 0 || e.opts.Compare != nil, on: on,
 		env: func(worker int) *pipeline.Env {
 			return &pipeline.Env{Worker: worker, Logger: e.log, Hooks: runHooks(mon, e.hooks), BadRows: bad.policy}
@@ -221,7 +227,7 @@ func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, 
 // partOf names what the outputs of an evaluation write: after the snapshot, its contents, the graph and the splits that are read.
 // The same evaluation has the same name, and continues what it has written.
 func partOf(ctx context.Context, cfg *spec.Config, m model.Model, of *snapshot.Info) (string, error) {
-	plan, err := wiring.EvalGraph(cfg, wiring.EvalReading(cfg), m, nil, nil, metricsink.New[*trainstep.Scored]())
+	plan, err := wiring.EvalGraph(cfg, wiring.EvalReading(cfg), m, nil, nil, nil, metricsink.New[*trainstep.Scored]())
 	if err != nil {
 		return "", err
 	}

@@ -151,7 +151,7 @@ func (r *evalRecipe) rebuild(ctx context.Context, cfg *spec.Config, set componen
 	open := func(ctx context.Context, worker int) (*ps.Client, error) {
 		return cluster.Client(ctx, fmt.Sprintf("eval-%d", worker))
 	}
-	plan, err := wiring.EvalGraph(cfg, wiring.EvalReading(cfg), m, open, nil, metricsink.NewIn[*trainstep.Scored](fsx.Local{}, r.Folder))
+	plan, err := wiring.EvalGraph(cfg, wiring.EvalReading(cfg), m, open, nil, nil, metricsink.NewIn[*trainstep.Scored](fsx.Local{}, r.Folder))
 	if err != nil {
 		return nil, errors.Join(err, closeAll())
 	}

@@ -24,6 +24,8 @@ type scoring struct {
 	open wiring.OpenClient
 	// outs gets the job's outputs; nil: none are written.
 	outs *wiring.Outputs
+	// insight is gathered beside; nil: none is.
+	insight *trainstep.Insight
 	// workers score in parallel. What is found does not depend on their number; which examples are the first maxExamples, where that is
 	// not 0, and the order of outputs would, so that there is one worker for these.
 	workers     int
@@ -43,14 +45,14 @@ func (s *scoring) run(ctx context.Context) (*metric.Collection, pipeline.RunStat
 		sink.Identify()
 	}
 	reading := wiring.EvalReading(s.cfg)
-	plan, err := wiring.EvalGraph(s.cfg, reading, s.model, s.open, s.outs, sink)
+	plan, err := wiring.EvalGraph(s.cfg, reading, s.model, s.open, s.outs, s.insight, sink)
 	if err != nil {
 		return nil, pipeline.RunStats{}, err
 	}
 	if !plan.Bounded() && s.maxExamples == 0 {
 		return nil, pipeline.RunStats{}, fmt.Errorf("job: eval.source does not end: set eval.max_examples, or an end: %w", pipeline.ErrConfig)
 	}
-	workers, ordered := s.workers, s.maxExamples > 0 || s.outs != nil
+	workers, ordered := s.workers, s.maxExamples > 0 || s.outs != nil || s.insight != nil
 	if ordered {
 		workers = 1
 	}

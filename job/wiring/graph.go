@@ -90,7 +90,7 @@ func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, outs 
 
 // EvalGraph is source ─> parse ─> batch ─╫─> lookup ─> score ─> metrics, with the outputs of the evaluation beside as those of
 // training are. outs gets the writers of these; nil in a graph without them.
-func EvalGraph(c *spec.Config, r Reading, m model.Model, open OpenClient, outs *Outputs, sink *metricsink.Sink[*trainstep.Scored]) (*pipeline.Plan, error) {
+func EvalGraph(c *spec.Config, r Reading, m model.Model, open OpenClient, outs *Outputs, insight *trainstep.Insight, sink *metricsink.Sink[*trainstep.Scored]) (*pipeline.Plan, error) {
 	if r.Source == nil {
 		return nil, fmt.Errorf("job: eval.source is not set: say where the examples to evaluate come from: %w", pipeline.ErrConfig)
 	}
@@ -109,7 +109,7 @@ func EvalGraph(c *spec.Config, r Reading, m model.Model, open OpenClient, outs *
 		return nil, err
 	}
 	looked := pipeline.Via(examples, NodeLookup, trainstep.NewLookup(m, open.store))
-	scored := pipeline.Via(looked, "score", trainstep.NewScore(m, open.store, c.StepThreads(), c.Eval.Keys()...))
+	scored := pipeline.Via(looked, "score", trainstep.NewScore(m, open.store, c.StepThreads(), c.Eval.Keys()...).Into(insight))
 	endPredictions, err := outs.sharePredictions(of, func() pipeline.Stream[*pipeline.Batch] {
 		return pipeline.Side[*pipeline.Batch](scored, trainstep.SidePredictions)
 	})

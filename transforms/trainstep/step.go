@@ -302,12 +302,19 @@ type Score struct {
 	open    OpenStore
 	threads int
 	scoring scoring
+	insight *Insight // nil: nobody asks
 }
 
 // NewScore makes the stage for a model, with so many threads for each worker. keys are the key columns ([pipeline.KeyColumn]) whose values
 // go with the scores.
 func NewScore(m model.Model, open OpenStore, threads int, keys ...string) *Score {
-	return &Score{m, open, threads, newScoring(m, keys)}
+	return &Score{model: m, open: open, threads: threads, scoring: newScoring(m, keys)}
+}
+
+// Into has an insight gathered of what is scored, nil for none. It changes no prediction.
+func (s *Score) Into(n *Insight) *Score {
+	s.insight = n
+	return s
 }
 
 var _ pipeline.Stage[*Prepared, *Scored] = (*Score)(nil)
@@ -339,14 +346,15 @@ func (s *Score) Open(ctx context.Context, env *pipeline.Env) (pipeline.Processor
 	if err != nil {
 		return nil, err
 	}
-	return &scorer{&s.scoring, newRunner(s.model, store, s.threads), side, newPool[Scored]()}, nil
+	return &scorer{&s.scoring, newRunner(s.model, store, s.threads), side, s.insight, newPool[Scored]()}, nil
 }
 
 type scorer struct {
 	scoring *scoring
 	runner
-	side predictions
-	pool *pool[Scored]
+	side    predictions
+	insight *Insight
+	pool    *pool[Scored]
 }
 
 // Process implements [pipeline.Processor].
@@ -366,7 +374,9 @@ func (s *scorer) Process(ctx context.Context, p *Prepared, emit func(*Scored) er
 		}
 		out.predictions = keep(out.predictions, s.session.Predict(&p.in))
 		out.scores.SetPredictions(out.predictions)
-		made = out.predictions
+		if made = out.predictions; s.insight != nil {
+			s.insight.batch(s.session, p, out.scores)
+		}
 	}
 	if err := s.side.emit(p.batch, made); err != nil {
 		out.Release()

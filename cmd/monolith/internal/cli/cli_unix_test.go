@@ -346,6 +346,17 @@ func fakes() cli.Ops {
 			List: job.ListModels, Measure: func(_ context.Context, model string, features int, _ bench.Options) (bench.Result, error) {
 				return bench.Result{Name: model, Ours: 1000 * float64(features), Control: .96}, fail()
 			},
+			Insight: func(_ context.Context, _ *job.Config, o job.InsightOptions) (*job.InsightResult, error) {
+				g := .25
+				return &job.InsightResult{
+					Examples: o.MaxExamples, Seconds: 2, Metrics: job.Scores{"auc": .75, "log_loss": .5}, Snapshot: "runs/click/" + o.Snapshot,
+					Features: []job.FeatureInsight{
+						{Name: "user", Table: "embedding", Share: .995, Length: 1.5, Gradient: &g, Changes: job.Scores{"auc": -.125, "log_loss": .0625}},
+						{Name: "price", Share: 1, Length: 3, Changes: job.Scores{"auc": 0, "log_loss": math.NaN()}},
+					},
+					Layers: []job.LayerInsight{{Name: "deep.0.weight", Shape: []int{40, 16}, Gradient: &g, Columns: 16, Idle: 2}},
+				}, fail()
+			},
 			Diff: func(_ context.Context, a, b string) (*job.SnapshotDiff, error) {
 				from, to := int64(5), int64(9)
 				return &job.SnapshotDiff{

@@ -25,6 +25,8 @@ type ModelOps struct {
 	// Describe describes the model of a job file, DescribeStored that of a snapshot.
 	Describe       func(cfg *job.Config, entries float64) (*job.ModelInfo, error)
 	DescribeStored func(ctx context.Context, path string, entries float64) (*job.ModelInfo, error)
+	// Insight says what the features and layers of a job's model do.
+	Insight func(ctx context.Context, cfg *job.Config, o job.InsightOptions) (*job.InsightResult, error)
 	// Nearest finds the rows of a snapshot that are like one of them.
 	Nearest func(ctx context.Context, path string, o job.NearestOptions) (*job.NearestRows, error)
 	// Diff compares two snapshots.
@@ -35,17 +37,18 @@ type ModelOps struct {
 func (a *App) modelCommand(out *outcome) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "model COMMAND",
-		Short: "List, describe and compare models; find rows that are like another",
-		Long: `List the models that a job can name. Describe the model of a job or of a snapshot: operators, parameters, cost. Show what differs between two snapshots of a model. Find the rows of a snapshot
+		Short: "List, describe, compare models; what features do; find like rows",
+		Long: `List the models that a job can name. Describe the model of a job or of a snapshot: operators, parameters, cost. Show what each feature does to what is predicted. Show what differs between two snapshots of a model. Find the rows of a snapshot
 that are like another. Single rows are shown by monolith ps lookup, slots by monolith inspect --slots.`,
 		Example: `  monolith model list
   monolith model describe job.yaml
+  monolith model insight job.yaml
   monolith model diff runs/click/snapshots/snap-00000011 runs/click
   monolith model nearest runs/click item 3:17`,
 		Args: noOtherCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(a.modelListCommand(out), a.modelDescribeCommand(out), a.modelDiffCommand(out), a.modelNearestCommand(out))
+	root.AddCommand(a.modelListCommand(out), a.modelDescribeCommand(out), a.modelInsightCommand(out), a.modelDiffCommand(out), a.modelNearestCommand(out))
 	return root
 }
 
