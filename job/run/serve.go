@@ -523,9 +523,12 @@ func (s *serving) lastWords(ctx context.Context) {
 func state(c *coordinator.Cluster) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d shards are ready", c.NumShards())
-	if r := c.Restored(); r != nil {
+	switch r := c.Restored(); {
+	case r != nil:
 		fmt.Fprintf(&b, ", continuing from snapshot %s (%d rows)", r.Path, r.Rows())
-	} else {
+	case c.Continued():
+		b.WriteString(", continuing from what they have")
+	default:
 		b.WriteString(", with initial values")
 	}
 	for _, err := range c.Skipped() {

@@ -243,6 +243,7 @@ type Cluster struct {
 		notReady               error  // why
 		missing                bool   // a shard did not answer when it was asked last
 		restored               *ps.SnapshotInfo
+		continued              bool             // the shards had their state
 		last                   *ps.SnapshotInfo // the newest that this cluster has taken
 		skipped                []error
 		changes                []string // what is not as in the snapshot that was restored
@@ -471,6 +472,14 @@ func (c *Cluster) Restored() *ps.SnapshotInfo {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.restored
+}
+
+// Continued reports whether the shards have the state that they had, from their logs or because they did not end: none was given to them. The snapshot that it goes back to
+// may be gone by now ([Cluster.Restored]).
+func (c *Cluster) Continued() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.continued
 }
 
 // Changes returns what is not as in the snapshot that was restored, one a line: rules that are others now, parameters that did

@@ -208,7 +208,7 @@ func (c *Cluster) assemble(ctx context.Context, back bool) error {
 	if c.generation() == 0 { // the beginning, which the caller that opened the cluster reports: see Restored
 		level = slog.LevelDebug
 	}
-	c.ready(generation, info, false)
+	c.ready(generation, info, false, false)
 	attrs := []any{"generation", generation}
 	if info != nil {
 		attrs = append(attrs, "path", snapshot.Absolute(info.Path), "rows", info.Rows(), "shards_then", info.Shards)
@@ -287,7 +287,7 @@ func (c *Cluster) goOn(ctx context.Context, st []ps.NodeStatus) error {
 	}); err != nil {
 		return err
 	}
-	c.ready(st[0].Generation, info, c.opts.remote())
+	c.ready(st[0].Generation, info, true, c.opts.remote())
 	c.opts.Logger.InfoContext(ctx, "shards continue from their logs", "generation", st[0].Generation, "base", base, "records", records)
 	return nil
 }
@@ -307,9 +307,9 @@ func (c *Cluster) notReady(why error) {
 	c.mu.Unlock()
 }
 
-func (c *Cluster) ready(generation uint64, info *ps.SnapshotInfo, held bool) {
+func (c *Cluster) ready(generation uint64, info *ps.SnapshotInfo, continued, held bool) {
 	c.mu.Lock()
-	c.mu.generation, c.mu.restored, c.mu.saved = generation, info, 0
+	c.mu.generation, c.mu.restored, c.mu.continued, c.mu.saved = generation, info, continued, 0
 	c.mu.Unlock()
 	c.groups.begin(generation, held)
 }

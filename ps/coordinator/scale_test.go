@@ -171,6 +171,9 @@ func TestScale(t *testing.T) {
 				if err := f.mend(); err != nil {
 					t.Fatal(err)
 				}
+				if f.cluster().Continued() != logs {
+					t.Errorf("started again, the shards say that they continue: %t", !logs)
+				}
 				if n, got := f.cluster().NumShards(), digestOf(t, f); n != 3 || (got == before) != logs {
 					t.Errorf("started again with %d addresses: %d shards, want 3; the digest is that before: %t", first, n, got == before)
 				}
