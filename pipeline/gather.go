@@ -139,6 +139,9 @@ func (l *lane) gather(ctx context.Context, read func(*splitRun)) error {
 					return err
 				}
 			}
+			if it.e, err = l.cut(sp, it); err != nil {
+				return err
+			}
 			l.count(sp, it)
 			if err := first.take(ctx, it.e, l.roots[it.exit], nil); err != nil {
 				return err
@@ -150,6 +153,41 @@ func (l *lane) gather(ctx context.Context, read func(*splitRun)) error {
 
 // errEnough ends waiting for an element: the run may have all that it wants.
 var errEnough = errors.New("pipeline: enough")
+
+// cut returns an element without the rows that the run does not want any more.
+func (l *lane) cut(sp *splitRun, it item) (Element, error) {
+	left := l.run.opts.MaxRows - l.run.total.Load()
+	if !l.run.opts.Cut || l.run.opts.MaxRows == 0 || it.exit != sp.mainExit || sp.behind() || int64(it.e.NumRows()) <= left {
+		return it.e, nil
+	}
+	var first Element
+	var err error
+	switch e := it.e.(type) {
+	case *Batch:
+		first, err = cutTable(&e.table, int(left), func(t table) Element { return &Batch{t} })
+	case *Block:
+		first, err = cutTable(&e.table, int(left), func(t table) Element { return &Block{t} })
+	default:
+		return it.e, nil
+	}
+	if first == nil || err != nil {
+		return it.e, err
+	}
+	it.e.Release()
+	return first, nil
+}
+
+// cutTable returns the first rows of a table as an element, or nil where it has no positions.
+func cutTable(t *table, rows int, wrap func(table) Element) (Element, error) {
+	if t.Positions() == nil {
+		return nil, nil
+	}
+	rec, origin, err := t.slice(0, rows)
+	if err != nil {
+		return nil, err
+	}
+	return wrap(table{rec, origin}), nil
+}
 
 // count counts an element that is taken on the way to the main sink.
 func (l *lane) count(sp *splitRun, it item) {

@@ -25,6 +25,9 @@ type RunOptions struct {
 	// that were behind the main one get what it has before the run ends; a branch that begins before the first queue may
 	// lack some elements of it, which the next run gives it. 0: no bound.
 	MaxRows int64
+	// Cut cuts the last element, if it is a [Block] or [Batch] with [ColPosition], so that exactly MaxRows are taken where one worker takes them all. The
+	// rest of it is read again by the next run.
+	Cut bool
 	// Splits are the splits to run, of any of the segment's sources ([Split].Source, which may be empty where there is only
 	// one); those of other segments are left out. nil: all splits. A source none of whose splits are named is not read.
 	Splits []Split
