@@ -195,6 +195,7 @@ func TestFaults(t *testing.T) {
 		want       []string
 	}{
 		{"schedule without examples", movielens, []string{"train.schedule.kind=cosine"}, []string{"--set train.schedule.kind: train.schedule.over: is missing; say over how many examples cosine goes"}},
+		{"two models", movielens, []string{"model.deepfm.dim=8", "model.fm.dim=3"}, []string{"--set model.fm.dim: model.fm: contradicts --set model.deepfm.dim: model is either deepfm or fm; leave out one of them"}},
 		{"first entries", movielens, []string{"parse.features=[{name: a, slot: 1}, {name: b, slot: 2, combiner: first}, {name: c, slot: 3, combiner: first, max: 2, attends: a}]"}, []string{
 			"--set parse.features: parse.features[1].max: is missing; combiner: first puts so many side by side",
 			"--set parse.features: parse.features[2].combiner: is first, but its entries are pooled by attention; leave out combiner or attends",

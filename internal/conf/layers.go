@@ -12,7 +12,7 @@ import (
 
 // Layers are what lies above the file.
 type Layers struct {
-	// Set holds key.path=value overrides, the later ones winning. A list element is key[0] or key.0. The value is written
+	// Set holds key.path=value overrides, the later ones winning; keys of sections that exclude each other are a fault. A list element is key[0] or key.0. The value is written
 	// as in the file; a list of plain words may be written a,b,c.
 	Set []string
 	// Env holds NAME=value pairs, usually os.Environ(). PREFIX_TRAIN_BATCH sets train.batch. Variables are also where
@@ -265,6 +265,15 @@ func (d *decoder) assign(root *Node, path, text string, at Where) {
 			*n = Node{kind: mappingNode, at: at}
 		}
 		if isChoice(t) {
+			for _, e := range n.entries {
+				if e.key == f.name || e.key == f.alias || at.Layer == FromDefault {
+					continue
+				}
+				if other, ok := e.value.setBy(at.Layer); ok {
+					d.fault(at, Join(done, f.name), fmt.Sprintf("contradicts %s: %s is either %s or %s; leave out one of them", other, done, e.key, f.name), "")
+					return
+				}
+			}
 			n.entries = slices.DeleteFunc(n.entries, func(e entry) bool { return e.key != f.name })
 		}
 		key := f.name
@@ -295,6 +304,24 @@ func (d *decoder) expand(n *Node, t reflect.Type, fields []field, path string) *
 	}
 	*n = *long
 	return n
+}
+
+// setBy finds what a layer has set of a node.
+func (n *Node) setBy(layer Layer) (Where, bool) {
+	if n.at.Layer == layer {
+		return n.at, true
+	}
+	for _, e := range n.entries {
+		if at, ok := e.value.setBy(layer); ok {
+			return at, true
+		}
+	}
+	for _, item := range n.items {
+		if at, ok := item.setBy(layer); ok {
+			return at, true
+		}
+	}
+	return Where{}, false
 }
 
 func ensure(n *Node, key string, at Where) *Node {
