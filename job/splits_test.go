@@ -620,6 +620,21 @@ func TestAnotherSyntheticStreamIsRefused(t *testing.T) {
 	}
 }
 
+// TestFilesThatAreTheSame: a copy of a file in the list is said, and files that are another, or hardly anything, are not.
+func TestFilesThatAreTheSame(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"a.csv": csvOf(200, 0), "b.csv": csvOf(200, 200), "c.csv": csvOf(200, 0), "d.csv": csvOf(0, 0), "e.csv": csvOf(0, 0)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, said := trainsOn(t, dir, filepath.Join(dir, "*.csv"))
+	if strings.Count(said, "trained on twice") != 1 || !strings.Contains(said, "twice: a.csv and c.csv;") {
+		t.Errorf("it said\n%s", said)
+	}
+}
+
 // trainsOn trains on click data that a pattern names, with more lines of the job, and returns what it said too.
 func trainsOn(t *testing.T, dir, pattern string, more ...string) (*job.TrainResult, string) {
 	t.Helper()

@@ -331,6 +331,15 @@ func Larger(a, b string) string {
 	return a
 }
 
+// SizeOf is how many bytes an identity speaks of; 0 for what is none.
+func SizeOf(id string) int64 {
+	size, ok := sizeOf(id)
+	if !ok {
+		return 0
+	}
+	return size
+}
+
 // looked is how many bytes of a file's beginning, and of its end, make its identity.
 const looked = 64 << 10
 

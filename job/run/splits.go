@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/monolith-go/monolith/internal/filesplit"
 	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/spec"
@@ -53,6 +54,7 @@ type knownSplits struct {
 	starts  map[string]pipeline.Position
 	// What a person should know: splits that nothing was known of, orders and borders that changed.
 	fresh, replaced, reordered []string
+	twins                      [][2]string     // see alike
 	longer                     []string        // splits that hold more than was known
 	held                       map[string]bool // see inTheMidst
 	again                      string
@@ -181,6 +183,7 @@ func (t *trainer) probe(ctx context.Context) (agreed bool, _ error) {
 		return false, err
 	}
 	k.compare(there, t.cfg, progress, &state)
+	k.twins = alike(there)
 	if err := t.past.unchanged(k); err != nil {
 		return false, err
 	}
@@ -431,6 +434,27 @@ func (t *trainer) sayWhoWaits() {
 	if n, workers := len(t.known.names), t.cfg.Train.Workers; n > 0 && n < workers {
 		t.notice("%d of %d workers have nothing to do: each reads splits of its own, and the source has %d; splits are files, row groups of Parquet or partitions", workers-n, workers, n)
 	}
+}
+
+// sayWhatIsTwice says of files that hold the same.
+func (t *trainer) sayWhatIsTwice() {
+	for _, twins := range t.known.twins {
+		t.notice("the same bytes, as far as was looked, so their examples are trained on twice: %s and %s; leave one of them out", twins[0], twins[1])
+	}
+}
+
+// alike finds splits that hold the same and are too long for that to be by chance.
+func alike(there []pipeline.Split) (out [][2]string) {
+	const least = 1 << 10 // bytes: files with a header and nothing else are often the same
+	first := map[string]string{}
+	for _, s := range there {
+		if other, ok := first[s.Identity]; ok && filesplit.SizeOf(s.Identity) >= least {
+			out = append(out, [2]string{other, s.Name})
+			continue
+		}
+		first[s.Identity] = s.Name
+	}
+	return out
 }
 
 // sayWhatIsRead logs what of the source was read before and what will be.

@@ -53,6 +53,7 @@ func (t *trainer) train(ctx context.Context) (*result.TrainResult, error) {
 		return nil, fault.Unavailable(err)
 	}
 	t.sayWhoWaits()
+	t.sayWhatIsTwice()
 	who := ps.JoinOptions{Worker: t.worker, Source: wiring.SourceOf(t.plan), Plan: t.plan.Hash(), Single: t.cfg.Deterministic, Splits: t.known.names}
 	lease := time.Duration(0)
 	if t.cfg.PS.Remote() {
