@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/monolith-go/monolith/export/native"
 	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/model/param"
@@ -127,6 +128,31 @@ func TestPushToServer(t *testing.T) {
 	}
 	if n := same("started again"); n != all+1 {
 		t.Errorf("%d rows to a server that was started again, want all %d", n, all+1)
+	}
+
+	// Row shards take the same pushes, each those of its part; who reads them has kept what the export has.
+	rowShards := o
+	var places []string
+	for i := range 2 {
+		rowShards.GRPC, rowShards.Shard = testbed.FreeAddr(t), &native.Part{Index: i, Of: 2}
+		_, end := serveModels(ctx, t, rowShards)
+		defer end()
+		places = append(places, rowShards.GRPC)
+	}
+	entry, endEntry := serveModels(ctx, t, job.ServeModelsOptions{Exports: o.Exports, Rows: job.RowShards{Addrs: places}, Logger: o.Logger})
+	defer endEntry()
+	if entry.predict("pushed") != before {
+		t.Error("row shards do not serve their export")
+	}
+	for _, to := range places {
+		p := push
+		p.To, p.Raw, p.Consumer = to, "", ""
+		if _, err := job.Push(ctx, cfg, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := entry.predict("pushed"), live.predict("live"); got != want || got == before {
+		t.Errorf("with the rows of row shards it predicts\n%s\nwant\n%s", got, want)
 	}
 	for what, c := range map[string]struct {
 		o    job.PushOptions

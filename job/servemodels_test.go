@@ -476,7 +476,7 @@ func TestServeModelsFaults(t *testing.T) {
 		"nothing keeps them from changing":      {HTTP: "127.0.0.1:0", GRPC: "0.0.0.0:1", Exports: []string{empty}, TLS: &secure.TLS{Cert: "none", Key: "none", CA: "none"}, Pushes: job.Pushes{Accept: true}},
 		"--push-token-file is for":              {HTTP: "127.0.0.1:0", Exports: []string{empty}, Pushes: job.Pushes{TokenFile: secret}},
 		"--accept-pushes needs --grpc":          {HTTP: "127.0.0.1:0", Exports: []string{empty}, Pushes: job.Pushes{Accept: true}},
-		"is for servers without --shard":        {HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Exports: []string{empty}, Pushes: job.Pushes{Accept: true}, Shard: &native.Part{Of: 1}},
+		"push them to its row shards":           {HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Exports: []string{empty}, Pushes: job.Pushes{Accept: true}, Rows: job.RowShards{Addrs: []string{"127.0.0.1:1"}}},
 		"there is none to serve":                {HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Jobs: []job.ServedJob{{}}, Pushes: job.Pushes{Accept: true}},
 		"needs --push-token-file, with another": {HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Exports: []string{empty}, TokenFile: secret, Pushes: job.Pushes{Accept: true}},
 		"--push-token-file: ":                   {HTTP: "127.0.0.1:0", GRPC: "127.0.0.1:0", Exports: []string{empty}, Pushes: job.Pushes{Accept: true, TokenFile: filepath.Join(empty, "none")}},

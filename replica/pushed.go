@@ -49,6 +49,9 @@ func NewPushed(base *native.Export, memory *table.Memory) *Pushed {
 // Model is the model of the export. It belongs to it.
 func (p *Pushed) Model() *export.Model { return p.base.Model() }
 
+// Manifest is the checksum of the export's manifest.
+func (p *Pushed) Manifest() uint32 { return p.base.Manifest() }
+
 // AsOf is when the snapshot of the export was taken.
 func (p *Pushed) AsOf() time.Time { return p.base.Model().From.Created }
 

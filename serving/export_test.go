@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/grpc/mem"
 
+	"github.com/monolith-go/monolith/export/native"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/proto/tensorflow"
 	tfs "github.com/monolith-go/monolith/proto/tensorflow/serving"
@@ -64,6 +65,11 @@ func (s *Server) OverWire(message []byte) func(context.Context) error {
 func (v *Version) LookupAgain() func(context.Context) error {
 	r := v.idle[len(v.idle)-1]
 	return r.fetch
+}
+
+// OnlyOf drops the rows of a push that are not of a part; results are outputs that say how many there are.
+func OnlyOf(part native.Part, tables []param.Table, rows *param.Rows, results map[string]int) {
+	onlyOf(part, tables, rows, results)
 }
 
 // ReadPush reads the inputs of a push to the tables of a model.

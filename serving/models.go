@@ -94,7 +94,8 @@ type ModelsOptions struct {
 	Part *native.Part
 	// Lease is how long a row shard keeps a version that its policy gives up behind the last time that somebody asked for it; 0: 30 s.
 	Lease time.Duration
-	// Push, if not nil, makes of an export what takes rows that are pushed ([SignatureAssign]). It is for exports without Rows and Part.
+	// Push, if not nil, makes of an export what takes rows that are pushed ([SignatureAssign]). It is for exports without Rows; with Part, those of its rows that
+	// are of the part are assigned.
 	Push func(*native.Export) Pushable
 	// Logger gets a line for each version that comes or goes, or cannot be opened; nil: nothing is logged.
 	Logger *slog.Logger
@@ -446,7 +447,7 @@ func (v *Version) interfaces() (out []string) {
 func (m *Models) open(ctx context.Context, name string, number int64, dir string) (v *Version, warmed int, err error) {
 	switch {
 	case m.o.Part != nil:
-		v, err = openRows(ctx, dir, m.o.Recipe, *m.o.Part)
+		v, err = openRows(ctx, dir, m.o.Recipe, *m.o.Part, m.o.Push)
 		return v, 0, err
 	case m.o.Rows != nil:
 		v, err = openModel(ctx, name, number, dir, m.o.Recipe, m.o.Rows)
@@ -615,31 +616,36 @@ func (m *Models) Status(name string, which Which) ([]VersionStatus, error) {
 }
 
 // Rows implements [rows.Exports].
-func (m *Models) Rows(model string, manifest uint32) (*native.Export, func(), error) {
+func (m *Models) Rows(model string, manifest uint32) (rows.Opened, func(), error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s, err := m.find(model)
 	if err != nil {
-		return nil, nil, err
+		return rows.Opened{}, nil, err
 	}
 	for _, h := range s.versions {
-		if e := h.export(); e != nil && e.Manifest() == manifest {
+		if e, ok := h.export(); ok && e.Manifest == manifest {
 			h.uses++
 			h.asked = time.Now()
-			return e, func() { m.release(h) }, nil
+			p := h.version.params
+			return rows.Opened{Held: e, Layout: p.Model().Graph.Layout(), Store: p.Reader()}, func() { m.release(h) }, nil
 		}
 	}
-	return nil, nil, status.Errorf(codes.FailedPrecondition, "the export of model %q with the manifest %08x is not open; %s", model, manifest, s.open())
+	return rows.Opened{}, nil, status.Errorf(codes.FailedPrecondition, "the export of model %q with the manifest %08x is not open; %s", model, manifest, s.open())
 }
 
-// export is that of a version whose rows others may read; nil: there is none.
-func (h *held) export() *native.Export {
-	if h.state == Available {
-		if p, ok := h.version.params.(mapped); ok {
-			return p.Export
-		}
+// export is that of a version whose rows others may read.
+func (h *held) export() (e rows.Held, ok bool) {
+	if h.state != Available {
+		return e, false
 	}
-	return nil
+	switch p := h.version.params.(type) {
+	case mapped:
+		return rows.Held{Version: h.number, Manifest: p.Manifest()}, true
+	case Pushable:
+		return rows.Held{Version: h.number, Manifest: p.Manifest(), Changes: true}, true
+	}
+	return e, false
 }
 
 // Held implements [rows.Exports].
@@ -656,8 +662,8 @@ func (m *Models) Held(model string) ([]rows.Held, error) {
 // held are the exports of a model that are open, the newest first.
 func (s *servable) held() (out []rows.Held) {
 	for _, number := range slices.Backward(slices.Sorted(maps.Keys(s.versions))) {
-		if e := s.versions[number].export(); e != nil {
-			out = append(out, rows.Held{Version: number, Manifest: e.Manifest()})
+		if e, ok := s.versions[number].export(); ok {
+			out = append(out, e)
 		}
 	}
 	return out

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/monolith-go/monolith/export/native"
 	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/internal/secure"
@@ -49,12 +50,17 @@ const (
 	suffixResult = "_result"
 )
 
+// outputResult is the output of [SignatureRawAssign].
+const outputResult = "result"
+
 // OutputSource is an output of all pushes: [Pushable].Source, DT_INT64 without a dimension.
 const OutputSource = "source"
 
 // Pushable are the parameters of an export of which rows are assigned while it is served.
 type Pushable interface {
 	Params
+	// Manifest is the checksum of the export's manifest.
+	Manifest() uint32
 	// Source is the same number as long as every row that was assigned under it is read, or is in the export.
 	Source() int64
 	// Assign makes rows of the tables what they are from now on, all of them or, with an error, none; they belong to the receiver.
@@ -129,6 +135,9 @@ func (p *predictionService) assign(ctx context.Context, r *tfs.PredictRequest, r
 			if _, ok := results[name]; !ok && name != OutputSource {
 				return invalid("the push has no output %q; it has %s", name, strings.Join(slices.Sorted(maps.Keys(results)), ", "))
 			}
+		}
+		if part := p.s.models.o.Part; part != nil {
+			onlyOf(*part, tables, rows, results)
 		}
 		for _, keys := range rows.Keys {
 			n += len(keys)
@@ -238,7 +247,32 @@ func readRawAssigned(tables []param.Table, inputs map[string]*tensorflow.TensorP
 	if at != len(values) {
 		return nil, nil, invalid("input %q has %d weights, and the rows of all tables have %d", InputFlatValues, shape[0], at)
 	}
-	return rows, map[string]int{"result": len(ids)}, nil
+	return rows, map[string]int{outputResult: len(ids)}, nil
+}
+
+// onlyOf drops the rows that other row shards have, so that who pushes may tell each of them all, and counts the others again.
+func onlyOf(part native.Part, tables []param.Table, rows *param.Rows, results map[string]int) {
+	all := 0
+	for t, keys := range rows.Keys {
+		dim, n := tables[t].Dim(), 0
+		for i, k := range keys {
+			if native.PartOf(k, part.Of) == part.Index {
+				keys[n] = k
+				copy(rows.Values[t][n*dim:][:dim], rows.Values[t][i*dim:][:dim])
+				n++
+			}
+		}
+		rows.Keys[t], rows.Values[t] = keys[:n], rows.Values[t][:n*dim]
+		if name := tables[t].Name + suffixResult; keys != nil {
+			if _, ok := results[name]; ok {
+				results[name] = n
+			}
+		}
+		all += n
+	}
+	if _, ok := results[outputResult]; ok {
+		results[outputResult] = all
+	}
 }
 
 // byName are the numbers of tables in the order of their names.

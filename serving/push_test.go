@@ -343,6 +343,35 @@ func FuzzPush(f *testing.F) {
 		if total != listed {
 			t.Fatalf("%d rows of %d ids", total, listed)
 		}
+		whole := map[int]map[int64][]float32{} // by table and id
+		for tbl, spec := range pushTables() {
+			whole[tbl] = map[int64][]float32{}
+			for i, id := range rows.Keys[tbl] {
+				whole[tbl][id] = slices.Clone(rows.Values[tbl][i*spec.Dim():][:spec.Dim()])
+			}
+		}
+		for part := (native.Part{Of: 3}); part.Index < part.Of; part.Index++ {
+			rows, err := serving.ReadPush(pushTables(), r.GetModelSpec().GetSignatureName(), proto.CloneOf(&r).GetInputs())
+			if err != nil {
+				t.Fatal(err)
+			}
+			results := map[string]int{"result": total, "b_result": len(rows.Keys[0])}
+			serving.OnlyOf(part, pushTables(), rows, results)
+			if len(rows.Keys[0]) != results["b_result"] || len(rows.Keys[0])+len(rows.Keys[1]) != results["result"] {
+				t.Fatalf("%v of %v", results, rows.Keys)
+			}
+			for tbl, spec := range pushTables() {
+				for i, id := range rows.Keys[tbl] {
+					if native.PartOf(id, part.Of) != part.Index || !slices.Equal(rows.Values[tbl][i*spec.Dim():][:spec.Dim()], whole[tbl][id]) {
+						t.Fatalf("shard %s takes %d of table %d: %v", part, id, tbl, rows.Values[tbl])
+					}
+					delete(whole[tbl], id)
+				}
+			}
+		}
+		if len(whole[0])+len(whole[1]) > 0 {
+			t.Fatalf("no shard takes %v", whole)
+		}
 	})
 }
 

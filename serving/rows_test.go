@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -27,6 +28,8 @@ import (
 
 	"github.com/monolith-go/monolith/export/native"
 	servingv1 "github.com/monolith-go/monolith/proto/monolith/serving/v1"
+	"github.com/monolith-go/monolith/proto/tensorflow"
+	tfs "github.com/monolith-go/monolith/proto/tensorflow/serving"
 	"github.com/monolith-go/monolith/serving"
 	"github.com/monolith-go/monolith/serving/rows"
 )
@@ -35,6 +38,7 @@ import (
 type rowShard struct {
 	t    testing.TB
 	part native.Part
+	push func(*native.Export) serving.Pushable // of its next process; nil: no rows are pushed
 	conn *grpc.ClientConn
 
 	mu      sync.Mutex
@@ -87,7 +91,7 @@ func newRowShard(t testing.TB, part native.Part, lease time.Duration, configs ..
 // start makes its process.
 func (s *rowShard) start(lease time.Duration, configs ...serving.ModelConfig) {
 	s.t.Helper()
-	s.models = serving.NewModels(serving.ModelsOptions{Recipe: recipe, Part: &s.part, Lease: lease, Logger: slog.New(slog.NewTextHandler(s.t.Output(), nil))})
+	s.models = serving.NewModels(serving.ModelsOptions{Recipe: recipe, Part: &s.part, Push: s.push, Lease: lease, Logger: slog.New(slog.NewTextHandler(s.t.Output(), nil))})
 	if err := s.models.Configure(s.t.Context(), configs); err != nil {
 		s.t.Fatal(err)
 	}
@@ -603,6 +607,97 @@ func TestLargeLookup(t *testing.T) {
 		if calls := s.lookups.Load(); calls < 2 || calls > 20 {
 			t.Errorf("shard %s was asked %d times", s.part, calls)
 		}
+	}
+}
+
+// TestPushedRowShards: what is pushed to all row shards is what predictions read at once, as where one server has all rows, bit for bit; a shard takes the rows of its part alone. An entry that kept rows when nothing was
+// pushed to the shards finds out that they were started again.
+func TestPushedRowShards(t *testing.T) {
+	t.Parallel()
+	tr := train(t, "{shared_bottom: {dim: 4, hidden: [8]}}", heads)
+	config := serving.ModelConfig{Name: "clicks", Dir: tr.exports}
+	one := newPushed(t, tr, nil, serving.Options{})
+	shards := newRowShards(t, 3, config)
+	o := rows.Options{CacheBytes: 1 << 20, Timeout: time.Minute, Hold: 10 * time.Millisecond}
+	for i, s := range shards {
+		o.Shards = append(o.Shards, rows.Shard{{Addr: fmt.Sprint("host", i), Conn: s.conn}})
+	}
+	m := serving.NewModels(serving.ModelsOptions{Recipe: recipe, Rows: rows.NewClient(o), Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	t.Cleanup(m.Close)
+	if err := m.Configure(t.Context(), []serving.ModelConfig{config}); err != nil {
+		t.Fatal(err)
+	}
+	entry := *one
+	entry.client = tfs.NewPredictionServiceClient(dial(t, serving.NewServer(serving.Options{Models: m}), serving.GRPCOptions{}))
+	before := one.predict()
+	if !slices.Equal(entry.predict(), before) {
+		t.Fatal("predictions are not those of a server that has all rows")
+	}
+	assign := func(v float32) (inputs map[string]*tensorflow.TensorProto, n int) {
+		inputs = map[string]*tensorflow.TensorProto{}
+		for _, spec := range one.tables {
+			seen := map[int64]bool{}
+			for i := range tr.asked {
+				id := fidOf(2, tr.asked[i].Item)
+				if spec.Name == "users" {
+					id = fidOf(1, hashed(tr.asked[i].User))
+				}
+				if i%2 == 0 {
+					seen[id] = true
+				}
+			}
+			ids := slices.Sorted(maps.Keys(seen))
+			inputs[spec.Name+"_id"] = int64s(ids...)
+			inputs[spec.Name+"_value"] = float32s(ramp(len(ids)*spec.Dim(), v), int64(len(ids)), int64(spec.Dim()))
+			n += len(ids)
+		}
+		return inputs, n
+	}
+	inputs, _ := assign(1)
+	if _, err := tfs.NewPredictionServiceClient(shards[0].conn).Predict(t.Context(), &tfs.PredictRequest{ModelSpec: &tfs.ModelSpec{Name: "clicks", SignatureName: "hashtable_assign"}, Inputs: inputs}); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("a shard that takes none: %v", err)
+	}
+	for _, s := range shards {
+		s.kill()
+		s.push = takesPushes(nil)
+		s.start(0, config)
+	}
+	within, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, v := range []float32{1, -2} {
+		inputs, n := assign(v)
+		if _, err := one.push(t.Context(), "hashtable_assign", inputs); err != nil {
+			t.Fatal(err)
+		}
+		taken := 0
+		for _, s := range shards {
+			out, err := tfs.NewPredictionServiceClient(s.conn).Predict(t.Context(), &tfs.PredictRequest{ModelSpec: &tfs.ModelSpec{Name: "clicks", SignatureName: "hashtable_assign"}, Inputs: inputs}, grpc.WaitForReady(true))
+			if err != nil {
+				t.Fatal(err)
+			}
+			of := 0
+			for name, x := range out.GetOutputs() {
+				if strings.HasSuffix(name, "_result") {
+					of += int(x.GetIntVal()[0])
+				}
+			}
+			if taken += of; of == 0 || of == n {
+				t.Errorf("shard %s takes %d of %d rows", s.part, of, n)
+			}
+		}
+		if taken != n {
+			t.Errorf("shards take %d of %d rows", taken, n)
+		}
+		want := one.predict()
+		if slices.Equal(want, before) {
+			t.Fatal("the push changes nothing")
+		}
+		for !slices.Equal(entry.predict(), want) {
+			if v < 0 || within.Err() != nil { // it knows since the first that rows change
+				t.Fatal("predictions are not those of a server that has all rows")
+			}
+		}
+		before = want
 	}
 }
 

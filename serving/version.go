@@ -95,13 +95,17 @@ func NewVersion(ctx context.Context, params Params, recipe Recipe) (*Version, er
 	return v, nil
 }
 
-// openRows opens a native export for its rows of a part alone. Errors: those of [native.OpenPart].
-func openRows(ctx context.Context, dir string, recipe Recipe, part native.Part) (*Version, error) {
+// openRows opens a native export for its rows of a part alone, which may be pushed unless push is nil. Errors: those of [native.OpenPart].
+func openRows(ctx context.Context, dir string, recipe Recipe, part native.Part, push func(*native.Export) Pushable) (*Version, error) {
 	e, err := native.OpenPart(ctx, dir, part)
 	if err != nil {
 		return nil, err
 	}
-	v := describe(mapped{e}, recipe)
+	var params Params = mapped{e}
+	if push != nil {
+		params = push(e)
+	}
+	v := describe(params, recipe)
 	v.rowsOnly = true
 	return v, nil
 }

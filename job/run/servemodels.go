@@ -364,8 +364,8 @@ func (o *ServeModelsOptions) checkPushes() error {
 		return fault.Config("job: --pushed-bytes is %d, must be above 0", p.MaxBytes)
 	case o.GRPC == "":
 		return fault.Config("job: rows are pushed over gRPC: --accept-pushes needs --grpc")
-	case o.Shard != nil || len(o.Rows.Addrs) > 0:
-		return fault.Config("job: rows of row shards are kept by servers that read them, as those of an export, which never change: --accept-pushes is for servers without --shard and --rows")
+	case len(o.Rows.Addrs) > 0:
+		return fault.Config("job: this server has no rows (--rows): push them to its row shards, and start each of these with --accept-pushes")
 	case len(o.Exports) == 0 && o.ConfigFile == "":
 		return fault.Config("job: rows are pushed to exports, and there is none to serve: a job that is being trained is followed without --accept-pushes")
 	case p.TokenFile == "" && o.TokenFile != "":

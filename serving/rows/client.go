@@ -189,6 +189,8 @@ type Rows struct {
 	first    uint32   // number of the first table in the cache
 	tables   []string // their names
 	dims     []int
+	// changes says of each shard that rows are pushed to it: its rows are neither kept nor taken from the cache.
+	changes []atomic.Bool
 
 	stop context.CancelFunc
 	wg   sync.WaitGroup
@@ -199,10 +201,10 @@ type Rows struct {
 //
 // [native.OpenModel]: https://pkg.go.dev/github.com/monolith-go/monolith/export/native#OpenModel
 func (c *Client) Open(ctx context.Context, model string, version int64, m *export.Model, manifest uint32) (*Rows, error) {
-	if err := c.hold(ctx, model, version, manifest); err != nil {
+	r := &Rows{c: c, name: model, model: m, manifest: manifest, changes: make([]atomic.Bool, len(c.shards))}
+	if err := r.hold(ctx, version); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotReady, err)
 	}
-	r := &Rows{c: c, name: model, model: m, manifest: manifest}
 	for _, t := range m.Graph.Layout().Tables {
 		r.tables, r.dims = append(r.tables, t.Name), append(r.dims, t.Dim())
 	}
@@ -217,7 +219,7 @@ func (c *Client) Open(ctx context.Context, model string, version int64, m *expor
 			case <-held.Done():
 				return
 			case <-t.C:
-				_ = c.hold(held, model, version, manifest) // it is logged, and lookups have it
+				_ = r.hold(held, version) // it is logged, and lookups have it
 			}
 		}
 	})
@@ -225,7 +227,8 @@ func (c *Client) Open(ctx context.Context, model string, version int64, m *expor
 }
 
 // hold asks all replicas for an export, and returns what is wrong with those shards of which none has it.
-func (c *Client) hold(ctx context.Context, model string, version int64, manifest uint32) error {
+func (r *Rows) hold(ctx context.Context, version int64) error {
+	c := r.c
 	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
 	defer cancel()
 	errs := make([][]error, len(c.shards))
@@ -234,16 +237,16 @@ func (c *Client) hold(ctx context.Context, model string, version int64, manifest
 		errs[i] = make([]error, len(c.shards[i].replicas))
 		for j := range c.shards[i].replicas {
 			wg.Go(func() {
-				r := &c.shards[i].replicas[j]
-				got, err := r.rows.Hold(ctx, &servingv1.HoldRequest{Model: model, Manifest: manifest})
+				of := &c.shards[i].replicas[j]
+				got, err := of.rows.Hold(ctx, &servingv1.HoldRequest{Model: r.name, Manifest: r.manifest})
 				if err == nil {
-					err = c.has(i, got, version, manifest)
+					err = r.has(i, got, version)
 				}
 				if err != nil {
-					errs[i][j] = fmt.Errorf("%s: %s", c.name(r), text(err))
+					errs[i][j] = fmt.Errorf("%s: %s", c.name(of), text(err))
 				}
 				if !errors.Is(ctx.Err(), context.Canceled) { // otherwise nobody asks any more
-					c.is(r, errs[i][j], 0)
+					c.is(of, errs[i][j], 0)
 				}
 			})
 		}
@@ -273,13 +276,17 @@ func all(errs []error) error {
 }
 
 // has refuses a replica of another shard than it should be of, or does not have an export.
-func (c *Client) has(number int, got *servingv1.HoldResponse, version int64, manifest uint32) error {
+func (r *Rows) has(number int, got *servingv1.HoldResponse, version int64) error {
+	c := r.c
 	if got.GetShard() != uint32(number) || got.GetShards() != uint32(len(c.shards)) {
 		return fmt.Errorf("it is shard %d of %d: name all row shards in the order of their numbers, or start that one with --shard %d/%d", got.GetShard(), got.GetShards(), number, len(c.shards))
 	}
 	var others []string
 	for _, e := range got.GetExports() {
-		if e.GetManifest() == manifest {
+		if e.GetManifest() == r.manifest {
+			if e.GetChanges() {
+				r.changes[number].Store(true)
+			}
 			return nil
 		}
 		others = append(others, fmt.Sprintf("%d (manifest %08x)", e.GetVersion(), e.GetManifest()))
@@ -287,7 +294,7 @@ func (c *Client) has(number int, got *servingv1.HoldResponse, version int64, man
 	if others == nil {
 		others = []string{"none"}
 	}
-	return fmt.Errorf("it does not have version %d (manifest %08x); of the versions it has %s", version, manifest, strings.Join(others, ", "))
+	return fmt.Errorf("it does not have version %d (manifest %08x); of the versions it has %s", version, r.manifest, strings.Join(others, ", "))
 }
 
 // text is what an error says, without gRPC's frame.

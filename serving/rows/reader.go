@@ -63,7 +63,7 @@ func (r *Rows) Reader() *Reader {
 	return out
 }
 
-// Hold does nothing: an export never changes.
+// Hold does nothing: rows are read by calls to several shards, each of which gives one state of its own.
 func (*Reader) Hold() {}
 
 // Release does nothing.
@@ -100,12 +100,13 @@ func (r *Reader) Lookup(ctx context.Context, rows *param.Rows) error {
 			return fmt.Errorf("rows: %d numbers for %d ids of %d", len(rows.Values[t]), len(ids), dim)
 		}
 		for i, id := range ids {
-			if r.r.c.cache.get(r.key(t, id), rows.Values[t][i*dim:][:dim]) {
+			shard := native.PartOf(id, len(r.asks))
+			if !r.r.changes[shard].Load() && r.r.c.cache.get(r.key(t, id), rows.Values[t][i*dim:][:dim]) {
 				cached++
 				continue
 			}
 			asked++
-			a := &r.asks[native.PartOf(id, len(r.asks))]
+			a := &r.asks[shard]
 			m := &a.tables[t]
 			m.ids, m.at, a.some = append(m.ids, id), append(m.at, int32(i)), true
 		}
@@ -204,7 +205,7 @@ func (r *Reader) askReplica(ctx context.Context, of *replica, a *ask, rows *para
 		o.Called(of.number, took, status.Code(err))
 	}
 	if err == nil {
-		err = r.take(a, got, rows)
+		err = r.take(of.number, a, got, rows)
 	}
 	if err != nil {
 		return r.failed(of, slow, err)
@@ -260,8 +261,12 @@ func (r *Reader) next(a *ask, t, from int) (int, int) {
 	return t, from
 }
 
-// take puts the rows of an answer where they belong, and into the cache.
-func (r *Reader) take(a *ask, got *servingv1.LookupResponse, rows *param.Rows) error {
+// take puts the rows of an answer of a shard where they belong, and into the cache unless they change.
+func (r *Reader) take(number int, a *ask, got *servingv1.LookupResponse, rows *param.Rows) error {
+	if got.GetChanges() {
+		r.r.changes[number].Store(true)
+	}
+	keep := !r.r.changes[number].Load()
 	if len(got.GetTables()) != len(a.parts) {
 		return status.Errorf(codes.DataLoss, "it answers with %d tables of %d", len(got.GetTables()), len(a.parts))
 	}
@@ -277,7 +282,9 @@ func (r *Reader) take(a *ask, got *servingv1.LookupResponse, rows *param.Rows) e
 				row[j] = math.Float32frombits(binary.LittleEndian.Uint32(b[4*j:]))
 			}
 			b = b[4*dim:]
-			r.r.c.cache.put(r.key(p.table, m.ids[i]), row)
+			if keep {
+				r.r.c.cache.put(r.key(p.table, m.ids[i]), row)
+			}
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/monolith-go/monolith/export/native"
 	"github.com/monolith-go/monolith/internal/nearest"
+	"github.com/monolith-go/monolith/model/param"
 	servingv1 "github.com/monolith-go/monolith/proto/monolith/serving/v1"
 )
 
@@ -16,13 +17,30 @@ import (
 type Held struct {
 	Version  int64
 	Manifest uint32
+	// Changes says that its rows may be others the next time: they are pushed to the shard.
+	Changes bool
+}
+
+// Store reads rows, for one goroutine at a time: what is read between Hold and Release is one state.
+type Store interface {
+	Hold()
+	Release()
+	// Lookup fills rows.Values for rows.Keys, which have each table of the export.
+	Lookup(ctx context.Context, rows *param.Rows) error
+}
+
+// Opened is an export of which rows are read.
+type Opened struct {
+	Held
+	Layout *param.Layout
+	Store  Store
 }
 
 // Exports are the exports that a shard has open. Methods may overlap.
 type Exports interface {
-	// Rows returns an export of a model by the checksum of its manifest, which stays open until done is called, once, and is kept as long as somebody asks for it now and then. Errors are
-	// statuses of gRPC, FAILED_PRECONDITION for an export that is not open.
-	Rows(model string, manifest uint32) (e *native.Export, done func(), err error)
+	// Rows returns an export of a model by the checksum of its manifest, with a store of its caller's own. It stays open until done is called, once, and is kept as long as somebody asks for it now and then.
+	// Errors are statuses of gRPC, FAILED_PRECONDITION for an export that is not open.
+	Rows(model string, manifest uint32) (e Opened, done func(), err error)
 	// Held are those of a model, the newest first. Errors: NOT_FOUND.
 	Held(model string) ([]Held, error)
 }
@@ -52,7 +70,7 @@ func (s *Server) Hold(_ context.Context, r *servingv1.HoldRequest) (*servingv1.H
 	}
 	out := &servingv1.HoldResponse{Shard: uint32(s.part.Index), Shards: uint32(s.part.Of)}
 	for _, h := range held {
-		out.Exports = append(out.Exports, &servingv1.Export{Version: h.Version, Manifest: h.Manifest})
+		out.Exports = append(out.Exports, &servingv1.Export{Version: h.Version, Manifest: h.Manifest, Changes: h.Changes})
 	}
 	return out, nil
 }
@@ -62,7 +80,7 @@ const MaxLookup = 16 << 20
 
 // Lookup implements the service. Errors: FAILED_PRECONDITION for an export that is not open, NOT_FOUND for a model or table that there is not, INVALID_ARGUMENT for rows of another
 // dimension and for ids of other shards, RESOURCE_EXHAUSTED for more than [MaxLookup]; DATA_LOSS where the disk does not give a row.
-func (s *Server) Lookup(_ context.Context, r *servingv1.LookupRequest) (out *servingv1.LookupResponse, err error) {
+func (s *Server) Lookup(ctx context.Context, r *servingv1.LookupRequest) (out *servingv1.LookupResponse, err error) {
 	e, done, err := s.from.Rows(r.GetModel(), r.GetManifest())
 	if err != nil {
 		return nil, err
@@ -77,7 +95,7 @@ func (s *Server) Lookup(_ context.Context, r *servingv1.LookupRequest) (out *ser
 	tables, dims := make([]int, len(r.GetTables())), make([]int, len(r.GetTables()))
 	bytes := 0
 	for i, t := range r.GetTables() {
-		if tables[i], dims[i], err = tableOf(e, t); err != nil {
+		if tables[i], dims[i], err = tableOf(e.Layout, t); err != nil {
 			return nil, err
 		}
 		ids += len(t.GetIds())
@@ -91,21 +109,26 @@ func (s *Server) Lookup(_ context.Context, r *servingv1.LookupRequest) (out *ser
 			}
 		}
 	}
-	out = &servingv1.LookupResponse{}
+	out = &servingv1.LookupResponse{Changes: e.Changes}
+	one := param.Rows{Keys: make([][]int64, len(e.Layout.Tables)), Values: make([][]float32, len(e.Layout.Tables))}
+	e.Store.Hold()
+	defer e.Store.Release()
 	for i, t := range r.GetTables() {
 		rows := make([]float32, dims[i]*len(t.GetIds())) // as bytes they are little endian: native opens on no other machine
-		if _, err := e.Find(tables[i], t.GetIds(), rows, nil); err != nil {
+		one.Keys[tables[i]], one.Values[tables[i]] = t.GetIds(), rows
+		if err := e.Store.Lookup(ctx, &one); err != nil {
 			return nil, status.Errorf(codes.DataLoss, "%v", err)
 		}
+		one.Keys[tables[i]], one.Values[tables[i]] = nil, nil
 		out.Tables = append(out.Tables, &servingv1.Weights{Rows: arrow.Float32Traits.CastToBytes(rows)})
 	}
 	return out, nil
 }
 
 // tableOf is the number of a table of a request, and how many numbers a row has.
-func tableOf(e *native.Export, t *servingv1.Ids) (table, dim int, err error) {
+func tableOf(l *param.Layout, t *servingv1.Ids) (table, dim int, err error) {
 	var names []string
-	for i, has := range e.Model().Graph.Layout().Tables {
+	for i, has := range l.Tables {
 		if has.Name != t.GetTable() {
 			names = append(names, has.Name)
 			continue

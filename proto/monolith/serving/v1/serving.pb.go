@@ -138,9 +138,11 @@ func (x *HoldResponse) GetExports() []*Export {
 }
 
 type Export struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Version       int64                  `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	Manifest      uint32                 `protobuf:"fixed32,2,opt,name=manifest,proto3" json:"manifest,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Version  int64                  `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Manifest uint32                 `protobuf:"fixed32,2,opt,name=manifest,proto3" json:"manifest,omitempty"`
+	// Rows are pushed to the shard: those of this export may be others the next time, and are not to be kept.
+	Changes       bool `protobuf:"varint,3,opt,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -187,6 +189,13 @@ func (x *Export) GetManifest() uint32 {
 		return x.Manifest
 	}
 	return 0
+}
+
+func (x *Export) GetChanges() bool {
+	if x != nil {
+		return x.Changes
+	}
+	return false
 }
 
 type LookupRequest struct {
@@ -314,7 +323,9 @@ func (x *Ids) GetIds() []int64 {
 type LookupResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of each table of the request.
-	Tables        []*Weights `protobuf:"bytes,1,rep,name=tables,proto3" json:"tables,omitempty"`
+	Tables []*Weights `protobuf:"bytes,1,rep,name=tables,proto3" json:"tables,omitempty"`
+	// As in Export.
+	Changes       bool `protobuf:"varint,2,opt,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -354,6 +365,13 @@ func (x *LookupResponse) GetTables() []*Weights {
 		return x.Tables
 	}
 	return nil
+}
+
+func (x *LookupResponse) GetChanges() bool {
+	if x != nil {
+		return x.Changes
+	}
+	return false
 }
 
 type Weights struct {
@@ -412,10 +430,11 @@ const file_monolith_serving_v1_serving_proto_rawDesc = "" +
 	"\fHoldResponse\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06shards\x18\x02 \x01(\rR\x06shards\x125\n" +
-	"\aexports\x18\x03 \x03(\v2\x1b.monolith.serving.v1.ExportR\aexports\">\n" +
+	"\aexports\x18\x03 \x03(\v2\x1b.monolith.serving.v1.ExportR\aexports\"X\n" +
 	"\x06Export\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x1a\n" +
-	"\bmanifest\x18\x02 \x01(\aR\bmanifest\"s\n" +
+	"\bmanifest\x18\x02 \x01(\aR\bmanifest\x12\x18\n" +
+	"\achanges\x18\x03 \x01(\bR\achanges\"s\n" +
 	"\rLookupRequest\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x1a\n" +
 	"\bmanifest\x18\x02 \x01(\aR\bmanifest\x120\n" +
@@ -423,9 +442,10 @@ const file_monolith_serving_v1_serving_proto_rawDesc = "" +
 	"\x03Ids\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
 	"\x03dim\x18\x02 \x01(\rR\x03dim\x12\x10\n" +
-	"\x03ids\x18\x03 \x03(\x10R\x03ids\"F\n" +
+	"\x03ids\x18\x03 \x03(\x10R\x03ids\"`\n" +
 	"\x0eLookupResponse\x124\n" +
-	"\x06tables\x18\x01 \x03(\v2\x1c.monolith.serving.v1.WeightsR\x06tables\"\x1d\n" +
+	"\x06tables\x18\x01 \x03(\v2\x1c.monolith.serving.v1.WeightsR\x06tables\x12\x18\n" +
+	"\achanges\x18\x02 \x01(\bR\achanges\"\x1d\n" +
 	"\aWeights\x12\x12\n" +
 	"\x04rows\x18\x01 \x01(\fR\x04rows2\xa6\x01\n" +
 	"\x04Rows\x12K\n" +
