@@ -249,6 +249,7 @@ func TestFaults(t *testing.T) {
 			`job.yaml:13:9: model: "transformer" is none of lr, fm, fwfm, ffm, wide_deep, deepfm, nfm, afm, dcn, dcnv2, xdeepfm, autoint, fibinet, dlrm, masknet, finalmlp, dssm, wukong, shared_bottom, mmoe, ple, esmm, snr, dbmtl, pepnet, rankmixer, din, dien, hstu, graph`,
 		}},
 		{"a key of another section", edit("seed: 7", "batch: 7"), nil, []string{`job.yaml:4:1: batch: unknown key; did you mean "train.batch"?`}},
+		{"a key of the outermost section", movielens, []string{"train.epochs=2"}, []string{"--set train.epochs: train.epochs: unknown key here; there is epochs, backfill.epochs"}},
 		{"a key of several sections", edit("seed: 7", "hidden: 7"), nil, []string{"job.yaml:4:1: hidden: unknown key here; there is model.wide_deep.hidden, model.deepfm.hidden, model.nfm.hidden and 20 others"}},
 		{"condition without quotes", edit(`positive: ">= 4"`, "positive: >= 4"), nil, []string{
 			`job.yaml:12:35: not YAML: found character that cannot start any token; write a condition in quotes: ">= 4"`,

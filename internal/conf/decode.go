@@ -1,9 +1,11 @@
 package conf
 
 import (
+	"cmp"
 	"encoding"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,13 +48,16 @@ func (d *decoder) unknownChoice(at Where, path, choice string, names []string) {
 	d.fault(at, path, message, nearest.Name(choice, names))
 }
 
-// keysNamed lists the paths of keys outside of lists that have a name, in other sections than the outermost.
+// keysNamed lists the paths of keys outside of lists that have a name, that of the outermost section first.
 func (d *decoder) keysNamed(name string) (out []string) {
 	for _, k := range d.schema.keys {
-		if k.Env != "" && strings.HasSuffix(k.Path, "."+name) {
+		if k.Env != "" && strings.HasSuffix("."+k.Path, "."+name) {
 			out = append(out, k.Path)
 		}
 	}
+	slices.SortStableFunc(out, func(a, b string) int {
+		return cmp.Compare(min(strings.Count(a, "."), 1), min(strings.Count(b, "."), 1))
+	})
 	return out
 }
 
