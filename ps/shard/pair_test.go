@@ -378,6 +378,10 @@ func testTurnedBack(t *testing.T) {
 		if err := n.Receive(run, piece, has); err != nil {
 			t.Fatal(err)
 		}
+		// It has all of this term; of the one in which the other process would be in charge again it has nothing.
+		if _, err := n.Lease(t.Context(), call(3)); !errors.Is(err, ps.ErrNotReady) || n.InCharge() {
+			t.Errorf("in charge of a term that does not follow: %v", err)
+		}
 		promotion, done := call(1), make(chan error, 1)
 		if midway { // the promotion waits for a piece that is under way
 			if _, err := conn.Stage(t.Context(), []ps.Control{{Kind: ps.Commit, Split: ps.SplitID{Source: "s", Split: "x"}, Epoch: 1, To: 1}}, 1,
