@@ -1,7 +1,10 @@
 package run
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,6 +12,7 @@ import (
 	"github.com/monolith-go/monolith/internal/telemetry"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps/table"
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
@@ -95,4 +99,21 @@ func tableMemory(cfg *spec.Config, all *table.Memory) *table.Memory {
 		return all
 	}
 	return all.Limited(int64(cfg.PS.Memory), "ps.memory; raise it, or spread the table over more shards, in processes of their own")
+}
+
+// sayMemory logs what is known of the memory of this process's tables before there are rows: what layers take, what a row of each table takes, and
+// how many of the largest there is room for. Rows to come are reckoned by [inspect.Need].
+//
+// [inspect.Need]: https://pkg.go.dev/github.com/monolith-go/monolith/job/inspect#Need
+func sayMemory(ctx context.Context, log *slog.Logger, l *param.Layout, m *table.Memory) {
+	rows, largest := make([]string, len(l.Tables)), int64(1)
+	for i, t := range l.Tables {
+		rows[i] = fmt.Sprintf("%d (%s)", t.RowBytes(), t.Name)
+		largest = max(largest, t.RowBytes())
+	}
+	attrs := []any{"dense_bytes", 4 * (l.DenseLen() + l.DenseStateLen()), "bytes_a_row", strings.Join(rows, ", ")}
+	if limit, _ := m.Limit(); limit > 0 {
+		attrs = append(attrs, "limit_bytes", limit, "room_for_rows", limit/largest)
+	}
+	log.InfoContext(ctx, "memory of tables", attrs...)
 }

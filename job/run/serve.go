@@ -282,6 +282,7 @@ func (s *serving) open(ctx context.Context) error {
 	if err := watchMemory(s.opts.Registerer, o.Memory); err != nil {
 		return err
 	}
+	sayMemory(ctx, s.log, o.Layout, o.Memory)
 	o.Logger, o.Hooks, o.Grace = s.log, psHooks(metrics), min(grace, o.Lease/2)
 	o.GaveUp = func(err error) { s.failed <- unsafe(err) } // once, and there is room for it
 	s.failed = make(chan error, 2*len(s.opts.Shards)+1)

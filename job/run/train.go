@@ -207,6 +207,7 @@ func (t *trainer) openShards(ctx context.Context) (err error) {
 	if err := watchMemory(t.opts.Registerer, o.Memory); err != nil {
 		return err
 	}
+	sayMemory(ctx, t.log, o.Layout, o.Memory)
 	o.GaveUp = t.gaveUp
 	o.Grace = endingRun
 	t.uploads.of(&o)
