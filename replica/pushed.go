@@ -141,9 +141,12 @@ func (p *Pushed) divide(t int, keys []int64, values []float32, times []int64) (c
 func sameBits(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }
 
 // Inherit takes over what was assigned to another export of the model since shortly before the snapshot of this one was taken: what came earlier is in it. Nothing may have been
-// assigned to p. From then on p has the Source that from had, unless from is the newer of both, which no longer has all rows that this one would need. Errors: [ps.ErrFull], those
+// assigned to p. From then on p has the Source that from had, unless from is the newer of both, which no longer has all rows that this one would need. Of an export of another job nothing is taken over. Errors: [ps.ErrFull], those
 // of [native.Export.Find]; then p has a part of the rows, and a Source of its own.
 func (p *Pushed) Inherit(from *Pushed) error {
+	if p.Model().From.Job != from.Model().From.Job {
+		return nil
+	}
 	from.turn.Lock()
 	defer from.turn.Unlock()
 	p.turn.Lock()

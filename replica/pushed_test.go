@@ -305,7 +305,7 @@ func TestPushedAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// TestPushedInherit: a newer export takes over what was assigned since its snapshot, or shortly before it, and with it the name of what it has; an older one does not say that it has all.
+// TestPushedInherit: a newer export takes over what was assigned since its snapshot, or shortly before it, and with it the name of what it has; an older one does not say that it has all; one of another job takes over nothing.
 func TestPushedInherit(t *testing.T) {
 	t.Parallel()
 	dir := exported(t)
@@ -353,6 +353,15 @@ func TestPushedInherit(t *testing.T) {
 	older.check("the older one")
 	if older.p.Source() == source || newer.p.Source() != source {
 		t.Error("an older export says that it has all that was assigned")
+	}
+	other := newPush(t, dir, nil)
+	other.p.Model().From.Job, other.p.Model().From.Created = "other", taken
+	if err := other.p.Inherit(newer.p); err != nil {
+		t.Fatal(err)
+	}
+	other.check("one of another job")
+	if other.p.Source() == source || newer.p.Source() != source {
+		t.Error("an export of another job says that it has all that was assigned")
 	}
 	small := replica.NewPushed(openExport(t, dir), table.NewMemory(table.MemoryOptions{Limit: 1, Of: "the test's limit"}))
 	if err := small.Inherit(newer.p); !errors.Is(err, ps.ErrFull) || small.Source() == source || newer.p.Source() != source {
