@@ -1,6 +1,7 @@
 package trainstep_test
 
 import (
+	"errors"
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
@@ -30,7 +31,11 @@ func insightOf(t *testing.T, m model.Model, store *mapStore, batches ...int) (n 
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer score.Close() //nolint:errcheck // it has nothing to say
+	defer func() {
+		if err := errors.Join(score.Close(), look.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
 	from := 0
 	for _, rows := range batches {
 		var kept []*trainstep.Prepared
