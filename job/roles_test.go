@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/internal/tfrecord"
 	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
@@ -125,6 +127,88 @@ func TestBackfillThenStream(t *testing.T) {
 			if !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %q", what, err, want)
 			}
+		}
+	}
+}
+
+// TestWrongSourceTakesNothing: a leader of remote shards whose source gives nothing, as it is of the wrong kind, leaves epochs, decisions, trace and sums of the source before as they
+// were, in the shards and in the last snapshot; once another source has given examples, they are that one's.
+func TestWrongSourceTakesNothing(t *testing.T) {
+	t.Parallel()
+	dir, address := t.TempDir(), testbed.FreeAddr(t)
+	file := filepath.Join(dir, "rows")
+	hold := func(n int, format string) {
+		t.Helper()
+		var out bytes.Buffer
+		for i := range n {
+			_, _ = fmt.Fprintf(&out, format+"\n", i%2, i%20, i%7)
+		}
+		if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const good = `{"y": %d, "user": %d, "item": %d}`
+	cfg := rolesJob(t, dir, address, fmt.Sprintf("{text: {files: [%q]}}", file), "jsonl")
+	hold(300, good)
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() {
+		_, err := job.Serve(ctx, cfg, job.ServeOptions{})
+		served <- err
+	}()
+	defer func() {
+		cancel()
+		if err := <-served; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}()
+	state := func() map[string][]byte {
+		t.Helper()
+		all, err := snapshot.List(filepath.Join(dir, "run", "snapshots"))
+		if err != nil || len(all) == 0 {
+			t.Fatal(all, err)
+		}
+		info, err := snapshot.ReadInfo(all[0].Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := map[string][]byte{}
+		for _, key := range stored.OfSource() {
+			if of[key] = info.State[key]; len(of[key]) == 0 {
+				t.Fatalf("nothing under %s", key)
+			}
+		}
+		return of
+	}
+	train := func() (*job.TrainResult, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		return job.Run(ctx, cfg, job.RunOptions{Worker: "worker"})
+	}
+	if r, err := train(); err != nil || r.Examples != 300 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	before := state()
+	hold(300, "%d,%d,%d")
+	for range 2 {
+		if r, err := train(); !errors.Is(err, pipeline.ErrBadData) {
+			t.Fatalf("%+v, %v; want bad data", r, err)
+		}
+		if after := state(); !reflect.DeepEqual(after, before) {
+			t.Fatalf("the trainer's state was %s and is %s", before[stored.TrainerKey], after[stored.TrainerKey])
+		}
+	}
+	hold(300, good)
+	if r, err := train(); err != nil || r.Examples != 0 || r.Epochs != 1 || r.ProgressiveExamples != 300 {
+		t.Fatalf("the source that was read: %+v, %v; want an epoch of 300 examples, none of them new", r, err)
+	}
+	hold(200, " "+good)
+	if r, err := train(); err != nil || r.Examples != 200 || r.ProgressiveExamples != 200 {
+		t.Fatalf("another source: %+v, %v", r, err)
+	}
+	for key, value := range state() {
+		if bytes.Equal(value, before[key]) {
+			t.Errorf("%s is as it was, though another source was trained on", key)
 		}
 	}
 }

@@ -271,6 +271,9 @@ func (t *trainer) rescue(ctx context.Context, m *member, cause error) error {
 	if !sourceFault(cause) || ctx.Err() != nil {
 		return cause
 	}
+	if err := t.giveBack(ctx, m); err != nil {
+		t.log.Error("what belongs to the source before is lost", "err", err)
+	}
 	if none, err := t.untrained(ctx); err == nil && none {
 		return cause
 	}

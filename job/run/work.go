@@ -320,7 +320,9 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 			return err
 		}
 	}
-	t.rows, t.steps = t.rows+stats.Rows, t.steps+stats.Batches
+	if t.rows, t.steps = t.rows+stats.Rows, t.steps+stats.Batches; t.rows > 0 {
+		t.former = nil
+	}
 	t.remember(ctx, m, a) // no marker comes by any more before the splits are released
 	if err != nil {
 		return err
@@ -537,7 +539,51 @@ func (t *trainer) restore(ctx context.Context, m *member, a ps.Assignment) (*sto
 	if err := t.refer(ctx, set); err != nil {
 		return nil, err
 	}
-	return stored.RestoreTrainer(ctx, t.shards, t.sourceName(), set)
+	former := map[string][]byte{}
+	if set != nil && t.former == nil {
+		keep := set
+		set = func(ctx context.Context, key string, value []byte) error {
+			was, err := t.shards.State(ctx, key)
+			if err != nil {
+				return err
+			}
+			former[key] = was
+			return keep(ctx, key, value)
+		}
+	}
+	s, err := stored.RestoreTrainer(ctx, t.shards, t.sourceName(), set)
+	if len(former) > 0 {
+		t.former = former
+	}
+	return s, err
+}
+
+// giveBack puts back what the state that belongs to a source was of the source before, where this run had it start over and the source has not given
+// anybody an example since: it may be a wrong one. Epochs, what was decided and metrics of the other would be lost with it.
+func (t *trainer) giveBack(ctx context.Context, m *member) error {
+	if t.former == nil {
+		return nil
+	}
+	applied, err := t.progress(ctx)
+	if err != nil || rowsOf(applied) > 0 {
+		return err
+	}
+	a, _, _, err := m.current()
+	if err != nil {
+		return err
+	}
+	set := t.setter(m, a)
+	for _, key := range stored.OfSource() {
+		value, kept := t.former[key]
+		if !kept {
+			continue
+		}
+		if err := set(ctx, key, value); err != nil {
+			return fmt.Errorf("job: putting back what belongs to the source before: %w", err)
+		}
+	}
+	t.former = nil
+	return nil
 }
 
 // conclude ends a phase for all workers: it evaluates, decides what follows and stores a snapshot. It may be asked to

@@ -62,8 +62,11 @@ type State interface {
 // SetState keeps a blob of worker state; nil removes it.
 type SetState func(ctx context.Context, key string, value []byte) error
 
+// OfSource are the keys of worker state that start over with another source. The last says which source the others are of.
+func OfSource() []string { return []string{ps.TraceState, ps.TotalsState, TrainerKey} }
+
 // RestoreTrainer takes up what a snapshot stored, unless that was training on another source: then epochs and learning rate
-// start over, and the trace and its totals are emptied, with the parameters as they are. Only the leader of the workers stores that; for
+// start over, and the trace and its totals are emptied, with the parameters as they are ([OfSource]). Only the leader of the workers stores that; for
 // the others set is nil.
 func RestoreTrainer(ctx context.Context, store State, source string, set SetState) (*Trainer, error) {
 	s := &Trainer{LR: 1}
