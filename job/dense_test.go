@@ -264,3 +264,30 @@ func TestOneNumberAlone(t *testing.T) {
 		}
 	}
 }
+
+// TestOneIDAlone: an id feature that is the same id in every example is a warning; one that differs in a single example, is missing
+// in one, or has few examples, is none.
+func TestOneIDAlone(t *testing.T) {
+	t.Parallel()
+	const parse = `parse: {format: csv, columns: [y, a, b, c, d], features: [{name: a}, {name: b}, {name: c}, {name: d, split: "|"}], label: y}`
+	const message = "an id feature was the same id in every example"
+	for n, want := range map[int][]string{49: nil, 5000: {"feature=a examples=5000", "feature=d examples=5000"}} {
+		lines := make([]string, n)
+		for i := range lines {
+			lines[i] = fmt.Sprintf("%d,3,x,1,5|5", i%2)
+		}
+		lines[n-1], lines[n-2] = "1,3,y,1,5", "1,3,x,,5"
+		var out bytes.Buffer
+		if _, err := job.Run(t.Context(), csvJob(t, lines, parse), job.RunOptions{Logger: slog.New(slog.NewTextHandler(&out, nil))}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(out.String(), message); got != len(want) {
+			t.Errorf("%d warnings of %d rows, want %d:\n%s", got, n, len(want), out.String())
+		}
+		for _, w := range want {
+			if !strings.Contains(out.String(), w) {
+				t.Errorf("no %q in\n%s", w, out.String())
+			}
+		}
+	}
+}

@@ -14,23 +14,21 @@ const (
 	numbersAfter, numbersLeast = 1000, 50
 )
 
-// numberWatch looks at the dense features of a run and warns once of each that a model cannot use as it is, or at all. Its methods
+// numberWatch looks at the features of a run and warns once of each that a model cannot use as it is, or at all. Its methods
 // may overlap.
 type numberWatch struct {
 	log *slog.Logger
 
 	mu   sync.Mutex
 	seen map[string]*parse.Seen // of the features whose size is still looked at
-	same map[string]*parse.Seen // of those that have had one number alone
+	same map[string]*parse.Seen // of those that have had one number, or one id, alone
 }
 
-// newNumberWatch watches dense features: all of them for having one number alone, those that the model does not standardise itself for their size.
+// newNumberWatch watches features: all of them for having one number or id alone, dense ones that the model does not standardise itself for their size.
 func newNumberWatch(c *spec.Config, log *slog.Logger) *numberWatch {
 	w := &numberWatch{log: log, seen: map[string]*parse.Seen{}, same: map[string]*parse.Seen{}}
 	for _, f := range c.Parse.Features {
-		if f.Kind == "dense" {
-			w.same[f.Name] = &parse.Seen{Name: f.Name}
-		}
+		w.same[f.Name] = &parse.Seen{Name: f.Name}
 		if f.Kind == "dense" && (f.Standardise == nil || f.Standardise.Running == nil) {
 			w.seen[f.Name] = &parse.Seen{Name: f.Name}
 		}
@@ -69,9 +67,15 @@ func (w *numberWatch) end() {
 	}
 }
 
-// judgeSame warns of a feature that has had so many numbers, all of them the same, and looks at it no more. The lock is held.
+// judgeSame warns of a feature that has had so many numbers, or was in so many examples, all of them the same, and looks at it no more. Whether an id is there
+// may say something too. The lock is held.
 func (w *numberWatch) judgeSame(s *parse.Seen, after int64) {
 	switch {
+	case s.IDs > 1, s.IDs == 1 && s.Filled < s.Rows:
+		delete(w.same, s.Name)
+	case s.IDs == 1 && s.Rows >= after:
+		delete(w.same, s.Name)
+		w.log.Warn("an id feature was the same id in every example: the model learns nothing from it that its bias does not have", "feature", s.Name, "examples", s.Rows)
 	case s.Numbers == 0:
 	case s.Min < s.Max:
 		delete(w.same, s.Name)

@@ -87,6 +87,9 @@ func (x *extractor) add(r record) error {
 func (x *extractor) endBlock(rows int) []Seen {
 	for i := range x.seen {
 		x.seen[i].Rows, x.seen[i].Filled = int64(rows), int64(rows)+x.seen[i].Filled
+		if x.p.features[i].kind != Dense {
+			x.seen[i].ids(x.output[i].ids())
+		}
 	}
 	return x.seen
 }

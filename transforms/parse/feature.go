@@ -6,6 +6,7 @@ import (
 	"regexp"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/monolith-go/monolith/pipeline/fid"
 )
@@ -57,6 +58,20 @@ func (o *output) truncate(rows int) {
 	o.values.truncate(rows)
 	o.dense.truncate(rows)
 	o.missing.truncate(rows)
+}
+
+// ids are the fids of all rows.
+func (o *output) ids() []int64 {
+	whole, ok := o.whole.(*array.List)
+	if !ok {
+		return o.fids.items
+	}
+	if whole.Len() == 0 {
+		return nil
+	}
+	from, _ := whole.ValueOffsets(0)
+	_, to := whole.ValueOffsets(whole.Len() - 1)
+	return whole.ListValues().(*array.Int64).Int64Values()[from:to]
 }
 
 // add appends one row made of v to o. After an error o may hold a part of the row.

@@ -24,6 +24,9 @@ type Seen struct {
 	// gets them, which may have running moments to scale them by still.
 	Numbers                int64
 	Min, Max, Sum, Squares float64
+	// IDs is how many ids a sparse feature had: 0, 1, or 2 for more. Of one that had a single one, ID is its fid.
+	IDs int
+	ID  int64
 }
 
 // Add adds what was found of the same feature in other records.
@@ -31,6 +34,12 @@ func (s *Seen) Add(o Seen) {
 	s.Rows, s.Filled = s.Rows+o.Rows, s.Filled+o.Filled
 	if s.Near == "" {
 		s.Near = o.Near
+	}
+	switch {
+	case s.IDs == 0:
+		s.IDs, s.ID = o.IDs, o.ID
+	case o.IDs > 1 || o.IDs == 1 && o.ID != s.ID:
+		s.IDs, s.ID = 2, 0
 	}
 	if o.Numbers == 0 {
 		return
@@ -49,6 +58,20 @@ func (s *Seen) number(x float64) {
 	}
 	s.Numbers++
 	s.Min, s.Max, s.Sum, s.Squares = min(s.Min, x), max(s.Max, x), s.Sum+x, s.Squares+x*x
+}
+
+// ids looks whether all fids of a sparse feature are one, up to the first that is not.
+func (s *Seen) ids(all []int64) {
+	if len(all) == 0 {
+		return
+	}
+	s.IDs, s.ID = 1, all[0]
+	for _, id := range all {
+		if id != s.ID {
+			s.IDs, s.ID = 2, 0
+			return
+		}
+	}
 }
 
 // Mean is that of the numbers, or NaN when there are none.

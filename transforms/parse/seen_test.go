@@ -50,11 +50,11 @@ func TestSeen(t *testing.T) {
 		}
 	}
 	want := map[string]*parse.Seen{
-		"user": {Name: "user", Rows: 3, Filled: 2},
+		"user": {Name: "user", Rows: 3, Filled: 2, IDs: 2},
 		"x":    {Name: "x", Rows: 3, Filled: 2, Numbers: 2, Min: 3, Max: 10, Sum: 13, Squares: 109},
 		"xs":   {Name: "xs", Rows: 3, Filled: 2, Numbers: 4, Min: -3, Max: 4, Sum: 4, Squares: 30},
 		"age":  {Name: "age", Rows: 3, Filled: 1, Numbers: 1, Min: 30, Max: 30, Sum: 30, Squares: 900},
-		"gone": {Name: "gone", Rows: 3, Filled: 1},
+		"gone": {Name: "gone", Rows: 3, Filled: 1, IDs: 1, ID: 3<<48 + 30},
 	}
 	if diff := cmp.Diff(want, hooks.all); diff != "" {
 		t.Errorf("seen (-want +got):\n%s", diff)
