@@ -16,9 +16,15 @@ const (
 
 	reasonTooLong      = "line too long"
 	reasonUnterminated = "unterminated quote"
+	reasonEncoding     = "not UTF-8"
 )
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
+
+// foreignMarks are byte order marks of what is not read, as no byte of it that ends a line need be one. The longer come first.
+var foreignMarks = []struct{ mark, encoding string }{
+	{"\xff\xfe\x00\x00", "UTF-32"}, {"\x00\x00\xfe\xff", "UTF-32"}, {"\xff\xfe", "UTF-16"}, {"\xfe\xff", "UTF-16"},
+}
 
 // maxQuotedLines bounds the lines of one quoted record. Where a quote is never closed, each line after it is looked at
 // again so many times at most.
@@ -47,8 +53,14 @@ func newScanner(r io.Reader, offset int64, opts Options) *scanner {
 // Offset implements [filesource.Records].
 func (s *scanner) Offset() int64 { return s.off }
 
-// skipMark passes over a byte order mark; the stream is at its beginning.
+// skipMark passes over a byte order mark; the stream is at its beginning. Errors: a [filesource.BadRecord] for the mark of another encoding.
 func (s *scanner) skipMark() error {
+	longest, _ := s.br.Peek(len(foreignMarks[0].mark)) // a short or broken stream shows when its lines are read
+	for _, m := range foreignMarks {
+		if bytes.HasPrefix(longest, []byte(m.mark)) {
+			return &filesource.BadRecord{Reason: reasonEncoding, Err: fmt.Errorf("the file begins with the byte order mark of %s, and text is read as UTF-8; convert it with: iconv -f %[1]s -t UTF-8", m.encoding)}
+		}
+	}
 	head, err := s.br.Peek(len(byteOrderMark))
 	if err != nil || !bytes.Equal(head, byteOrderMark) {
 		return nil //nolint:nilerr // a short or broken stream shows when its lines are read

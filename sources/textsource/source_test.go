@@ -3,6 +3,7 @@ package textsource_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/go-cmp/cmp"
@@ -239,6 +241,49 @@ func TestHeaderThatCannotBeRead(t *testing.T) {
 			}
 			if err := r.Close(); err != nil {
 				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestOtherEncodings: a file with the byte order mark of UTF-16 or UTF-32 is an error that names it, whatever the policy. What only looks like
+// one in its first byte is read.
+func TestOtherEncodings(t *testing.T) {
+	t.Parallel()
+	const text = "user,item\n1,2\n3,4\n"
+	units := utf16.Encode([]rune("\ufeff" + text))
+	wide := func(order binary.AppendByteOrder) string {
+		var b []byte
+		for _, u := range units {
+			b = order.AppendUint16(b, u)
+		}
+		return string(b)
+	}
+	wider := func(order binary.AppendByteOrder) string {
+		var b []byte
+		for _, u := range units {
+			b = order.AppendUint32(b, uint32(u))
+		}
+		return string(b)
+	}
+	for content, encoding := range map[string]string{
+		wide(binary.LittleEndian): "UTF-16", wide(binary.BigEndian): "UTF-16", wider(binary.LittleEndian): "UTF-32", wider(binary.BigEndian): "UTF-32",
+		"\xff\xfe": "UTF-16", "\xff" + text: "", "\xfe\xfe" + text: "", "\x00\x00" + text: "", "\xff": "",
+	} {
+		for _, zip := range []bool{false, true} {
+			for _, header := range []bool{false, true} {
+				opts := textsource.Options{Files: []string{write(t, t.TempDir(), "f", zip, content)}, Header: header}
+				r := open(t, &pipeline.Env{BadRows: &pipeline.SkipBadRows{}}, opts, 0)
+				_, _, _, err := drain(t, r)
+				if encoding == "" {
+					if err != nil {
+						t.Errorf("%q: %v", content, err)
+					}
+				} else if want := "position 0: not UTF-8: the file begins with the byte order mark of " + encoding; !errors.Is(err, pipeline.ErrBadData) ||
+					!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "iconv -f "+encoding+" -t UTF-8") {
+					t.Errorf("%q, gzip %v, header %v: %v, want %q", content, zip, header, err, want)
+				}
+				_ = r.Close()
 			}
 		}
 	}
