@@ -518,7 +518,7 @@ func TestMovedAndAppendedLater(t *testing.T) {
 }
 
 // TestGrownWhileShuffled appends to a file in the midst of an epoch whose order is drawn of all its rows, and ends it: it has the rows that it began
-// with, to the bit as where nothing came, and what was appended is in the next one; a run without one says so.
+// with, to the bit as where nothing came, and what was appended is in the next one, of another run or of the same; a run without one says so.
 func TestGrownWhileShuffled(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -560,6 +560,21 @@ func TestGrownWhileShuffled(t *testing.T) {
 			}
 			if tc.rest == 108 && digests[0] != digests[1] {
 				t.Errorf("digest %s, want %s", digests[1], digests[0])
+			}
+			dir, a := t.TempDir(), csvOf(300, 0)
+			both := func(more ...string) (*job.TrainResult, string) {
+				if err := os.WriteFile(filepath.Join(dir, "a.csv"), []byte(a), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return trainsOn(t, dir, filepath.Join(dir, "*.csv"), append(more, "deterministic: true", "epochs: 2", "shuffle: "+tc.shuffle)...)
+			}
+			both("train: {batch: 64, max_examples: 192}")
+			a += strings.TrimPrefix(csvOf(150, 300), "user,item,click\n")
+			if r, said := both("train: {batch: 64}"); r.Examples != tc.rest+450 || r.Epochs != 2 || strings.Contains(said, "no more is read") {
+				t.Errorf("in one run %d examples and %d epochs, want %d and 2; it said\n%s", r.Examples, r.Epochs, tc.rest+450, said)
+			}
+			if r, said := both("train: {batch: 64}"); r.Examples != 0 {
+				t.Errorf("%d examples are read once more; it said\n%s", r.Examples, said)
 			}
 		})
 	}

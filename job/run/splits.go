@@ -287,6 +287,11 @@ func shuffled(orders []epochsource.Order, epoch int) (is bool) {
 	return is
 }
 
+// holdsBack reports whether what some splits have got since is held back until their epoch has ended.
+func (k *knownSplits) holdsBack() bool {
+	return slices.ContainsFunc(k.longer, func(name string) bool { return k.held[name] })
+}
+
 // notRead are the splits that are longer than they were and of which no more is read by the run: their order is that of whole epochs, and those that
 // the job has are over or begun.
 func (k *knownSplits) notRead(cfg *spec.Config, progress map[string]ps.Progress) (out []string) {

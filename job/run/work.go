@@ -243,7 +243,7 @@ func (t *trainer) upTo() int {
 	switch {
 	case t.state.Stopped: // files that are new are read as often as the others were
 		return t.state.Epochs
-	case (evaluatesEpochs(t.cfg) || t.takesTurns()) && t.state.Epochs < t.cfg.Epochs:
+	case (evaluatesEpochs(t.cfg) || t.takesTurns() || t.takesUp()) && t.state.Epochs < t.cfg.Epochs:
 		return t.state.Epochs + 1
 	}
 	return t.cfg.Epochs
@@ -254,6 +254,10 @@ func (t *trainer) takesTurns() bool {
 	_, stream := t.cfg.Source.Stream()
 	return t.cfg.Source.Bounded() && !stream && len(t.known.names) > t.cfg.Train.Interleave
 }
+
+// takesUp reports whether splits have got more in the midst of an epoch, which the next one is to have: it begins when they are looked at again. Several workers
+// may not have seen the same of them, and go on to the end with what they had.
+func (t *trainer) takesUp() bool { return !t.cfg.PS.Remote() && t.known.holdsBack() }
 
 // work trains on the splits of an assignment until they end, the assignment changes or the run is drained.
 func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version uint64) (err error) {
