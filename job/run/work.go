@@ -256,7 +256,7 @@ func (t *trainer) takesTurns() bool {
 }
 
 // takesUp reports whether splits have got more in the midst of an epoch, which the next one is to have: it begins when they are looked at again. Several workers
-// may not have seen the same of them, and go on to the end with what they had.
+// may not have seen the same of them, and continue to the end with what they had.
 func (t *trainer) takesUp() bool { return !t.cfg.PS.Remote() && t.known.holdsBack() }
 
 // work trains on the splits of an assignment until they end, the assignment changes or the run is drained.
