@@ -208,6 +208,13 @@ type Session interface {
 	Close()
 }
 
+// Limited is a [Session] whose threads may rest while others need the processors.
+type Limited interface {
+	// Limit makes the session do on the caller's thread alone what it begins while alone reports true, which it asks before each operator that several threads would share. Results have the same bits.
+	// alone must be quick, and may be called by the thread that calls the session only.
+	Limit(alone func() bool)
+}
+
 // Logits is a [Session] that gives what its heads' links were applied to.
 type Logits interface {
 	// Logits returns, for each head, [rows, Width]: what the predictions of the last Predict are of, before the link of the head's loss. For

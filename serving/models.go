@@ -107,6 +107,8 @@ type ModelsOptions struct {
 type Models struct {
 	o   ModelsOptions
 	log *slog.Logger
+	// cores are those of all versions.
+	cores *cores
 
 	reload sync.Mutex // one change of what is open at a time
 
@@ -140,6 +142,7 @@ func (m *Models) Expect(name string) error {
 
 // Put makes a version the one that serves of a model that was expected, and belongs to the models from then on. The one before is closed when its last request has ended.
 func (m *Models) Put(name string, number int64, v *Version) {
+	v.cores = m.cores
 	m.mu.Lock()
 	s := m.models[name]
 	var gone []*held
@@ -175,7 +178,7 @@ func (h *held) waits() bool { return h.state == Loading && h.err != nil }
 // NewModels serves nothing until [Models.Configure].
 func NewModels(o ModelsOptions) *Models {
 	o.Lease = cmp.Or(o.Lease, 30*time.Second)
-	return &Models{o: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), models: map[string]*servable{}}
+	return &Models{o: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cores: newCores(), models: map[string]*servable{}}
 }
 
 // Configure makes these the models that are served, and opens what is there of them. Models that are no longer among them are closed when their last request has ended. Errors: all
@@ -462,6 +465,7 @@ func (m *Models) open(ctx context.Context, name string, number int64, dir string
 	if err != nil {
 		return nil, 0, err
 	}
+	v.cores = m.cores
 	if warmed, err = v.warmUp(ctx, dir); err != nil {
 		return nil, 0, errors.Join(err, v.Close())
 	}

@@ -21,7 +21,8 @@ import (
 // Options say how requests are answered. Models is required; the zero value of everything else works.
 type Options struct {
 	Models *Models
-	// Threads is how many requests are computed at a time; 0: one for each CPU, or four where rows come from row shards, for which they wait.
+	// Threads is how many requests are computed at a time; 0: one for each CPU, or four where rows come from row shards, for which they wait. A request that comes while CPUs are idle is computed on up to four
+	// of them, but of no more than Threads.
 	Threads int
 	// Waiting is how many requests wait for a thread at most, others being refused with RESOURCE_EXHAUSTED; 0: 64 for each thread.
 	Waiting int
@@ -68,6 +69,9 @@ func NewServer(o Options) *Server {
 	perCPU := 1
 	if o.Models != nil && o.Models.o.Rows != nil {
 		perCPU = 4
+	}
+	if o.Threads > 0 && o.Models != nil {
+		o.Models.cores.limit(o.Threads)
 	}
 	o.Threads = cmp.Or(o.Threads, perCPU*runtime.GOMAXPROCS(0))
 	o.Waiting = cmp.Or(o.Waiting, 64*o.Threads)

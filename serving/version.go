@@ -53,6 +53,8 @@ type Version struct {
 	joins bool
 	// rowsOnly: it gives rows and predicts nothing.
 	rowsOnly bool
+	// cores are shared with other versions of a server.
+	cores *cores
 
 	mu    sync.Mutex
 	idle  []*runner
@@ -139,7 +141,7 @@ func describe(params Params, recipe Recipe) *Version {
 	} else {
 		opts, err = recipe(m)
 	}
-	v := &Version{params: params, in: newInputs(m.Graph.Features(), opts, err), heads: m.Graph.Heads()}
+	v := &Version{cores: newCores(), params: params, in: newInputs(m.Graph.Features(), opts, err), heads: m.Graph.Heads()}
 	for _, h := range v.heads {
 		v.classes = append(v.classes, h.ClassLabels())
 	}
@@ -298,7 +300,7 @@ type runner struct {
 // newRunner opens the stages. The first bad example fails a request: the environment has no other policy.
 func (v *Version) newRunner(ctx context.Context) (_ *runner, err error) {
 	m, env := v.params.Model(), &pipeline.Env{}
-	r := &runner{v: v, session: m.Graph.NewSession(1), reader: v.params.Reader(), dense: make([]float32, m.Graph.Layout().DenseLen())}
+	r := &runner{v: v, session: v.newSession(), reader: v.params.Reader(), dense: make([]float32, m.Graph.Layout().DenseLen())}
 	r.session.SetDense(r.dense)
 	if v.in.recipeErr != nil {
 		return r, nil
@@ -383,7 +385,7 @@ func (r *runner) predict(ctx context.Context, x *examples) ([][]float32, error) 
 		return nil, err
 	}
 	in.Values = r.rows.Values
-	return r.session.Predict(in), nil
+	return r.v.cores.predict(r.session, in), nil
 }
 
 // fetch reads the parameters that a batch needs, of one state.

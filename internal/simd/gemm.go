@@ -188,7 +188,7 @@ func (g *gemmTask) run() {
 	g.packing = false
 	// Tasks of equal size, give or take a tile, as many for each thread: fewer than a pass over B is worth, more than make a
 	// thread wait that has done its own. Which elements are in one changes none of them.
-	threads, tiles := g.pool.threads, (g.m+g.mr-1)/g.mr
+	threads, tiles := g.pool.Threads(), (g.m+g.mr-1)/g.mr
 	most := g.tiles
 	if threads > 1 {
 		most = max(most/2, 1)

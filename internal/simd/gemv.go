@@ -22,8 +22,8 @@ func (p *Pool) Gemv(trans bool, m, n int, a []float32, lda int, x, y []float32, 
 	g := &p.gemv
 	g.trans, g.m, g.n, g.a, g.lda, g.x, g.y, g.add = trans, m, n, a, lda, x, y, add
 	g.parts = 1
-	if p.threads > 1 && m*n >= gemvParallel {
-		g.parts = min(2*p.threads, (rows+gemvUnit-1)/gemvUnit)
+	if threads := p.Threads(); threads > 1 && m*n >= gemvParallel {
+		g.parts = min(2*threads, (rows+gemvUnit-1)/gemvUnit)
 	}
 	p.Run(g.parts, g)
 	g.a, g.x, g.y = nil, nil, nil

@@ -17,7 +17,7 @@ func (p *Pool) multiplyBLAS(transA, transB bool, m, n, k int, a []float32, lda i
 	if e.Add {
 		beta = 1
 	}
-	openblas.Gemm(p.threads, transA, transB, m, n, k, a, lda, b, ldb, beta, c, ldc)
+	openblas.Gemm(p.Threads(), transA, transB, m, n, k, a, lda, b, ldb, beta, c, ldc)
 	for i := range m {
 		row := c[i*ldc:][:n]
 		if e.Bias != nil {

@@ -9,7 +9,7 @@ import (
 
 // A Task is work in blocks that may be done in any order and at once.
 type Task interface {
-	// Block does one block. worker is from 0 to Threads()-1; no two blocks run with the same worker at once.
+	// Block does one block. worker is below the number of threads of the pool; no two blocks run with the same worker at once.
 	Block(worker, block int)
 }
 
@@ -23,6 +23,7 @@ type Pool struct {
 	family  Family
 	pairs   bool // products of bfloat16 are those of pairs: the processor has VDPBF16PS
 	threads int
+	alone   func() bool // of Limit
 
 	// word is what is left to do: the number of the run in the upper half, the number of blocks not yet taken in the lower.
 	// A worker that takes a block by it may read task and blocks, which do not change until that block is done.
@@ -74,8 +75,16 @@ func newPool(threads int, family Family) *Pool {
 	return p
 }
 
-// Threads is the number of threads, the caller's among them.
-func (p *Pool) Threads() int { return p.threads }
+// Threads is the number of threads that are used now, the caller's among them.
+func (p *Pool) Threads() int {
+	if p.alone != nil && p.alone() {
+		return 1
+	}
+	return p.threads
+}
+
+// Limit makes the caller do by itself what is begun while alone reports true, which is asked each time; nil: nothing is.
+func (p *Pool) Limit(alone func() bool) { p.alone = alone }
 
 // Family is the family of the pool's kernels.
 func (p *Pool) Family() Family { return p.family }
@@ -91,7 +100,7 @@ func (p *Pool) Close() {
 
 // Run does the n blocks of t and returns when all are done. Each block goes to the thread that is free next. It allocates nothing.
 func (p *Pool) Run(n int, t Task) {
-	if p.threads == 1 || n <= 1 {
+	if n <= 1 || p.Threads() == 1 {
 		for i := range n {
 			t.Block(0, i)
 		}

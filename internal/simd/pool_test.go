@@ -50,6 +50,52 @@ func TestPoolDoesEachBlockOnce(t *testing.T) {
 	}
 }
 
+// meet is work whose first two blocks end only when both have begun, so that one thread alone cannot do it.
+type meet struct{ both chan struct{} }
+
+func (m meet) Block(_, block int) {
+	if block == 0 {
+		m.both <- struct{}{}
+	} else {
+		<-m.both
+	}
+}
+
+// inOrder is work that one thread does block by block.
+type inOrder struct {
+	t    *testing.T
+	next int
+}
+
+func (o *inOrder) Block(worker, block int) {
+	if worker != 0 || block != o.next {
+		o.t.Errorf("worker %d does block %d after %d others", worker, block, o.next)
+	}
+	o.next++
+}
+
+// TestPoolLimit: with a limit the caller does everything, and without it others help, as soon as it is asked again.
+func TestPoolLimit(t *testing.T) {
+	t.Parallel()
+	pool := simd.NewPool(3)
+	defer pool.Close()
+	alone := false
+	pool.Limit(func() bool { return alone })
+	for range 20 {
+		alone = false
+		if pool.Run(2, meet{make(chan struct{})}); pool.Threads() != 3 {
+			t.Fatalf("%d threads", pool.Threads())
+		}
+		alone = true
+		o := &inOrder{t: t}
+		if pool.Run(50, o); o.next != 50 || pool.Threads() != 1 {
+			t.Fatalf("%d blocks on %d threads", o.next, pool.Threads())
+		}
+	}
+	pool.Limit(nil)
+	pool.Run(2, meet{make(chan struct{})})
+}
+
 // waitAsleep waits until the pool's goroutines sleep.
 func waitAsleep(t *testing.T, pool *simd.Pool) {
 	t.Helper()

@@ -58,6 +58,7 @@ type Session struct {
 var (
 	_ model.Session = (*Session)(nil)
 	_ model.Logits  = (*Session)(nil)
+	_ model.Limited = (*Session)(nil)
 )
 
 // NewSession makes a session whose dense parameters are zeros until [Session.SetDense].
@@ -94,6 +95,9 @@ func (g *Graph) newSession(threads int) *Session {
 	}
 	return s
 }
+
+// Limit implements [model.Limited].
+func (s *Session) Limit(alone func() bool) { s.pool.Limit(alone) }
 
 // SetDense says where the dense parameters are; see [model.Session]. It panics when the number of values is not the layout's.
 func (s *Session) SetDense(values []float32) {
