@@ -121,6 +121,7 @@ type Models struct {
 type servable struct {
 	config   ModelConfig
 	versions map[int64]*held // that are or were open, or could not be opened
+	faulty   string          // why nothing is found in its folder; the log has it
 
 	// pushing is held while rows are assigned, and while a version takes the place of another. It is taken before the lock of Models.
 	pushing sync.Mutex
@@ -164,11 +165,13 @@ func (m *Models) Put(name string, number int64, v *Version) {
 type held struct {
 	model   string
 	number  int64
+	dir     string   // empty: it was put
 	version *Version // nil: it is not open
 	state   State
-	err     error
+	err     error // of one that serves: why that of another folder does not
 	uses    int
 	fresh   time.Time // when what could not be opened was written last
+	other   string    // the folder of what could not be opened in its place
 	asked   time.Time // when somebody asked for its rows last
 }
 
@@ -294,7 +297,15 @@ func (m *Models) refresh(ctx context.Context, s *servable) error {
 			wanted[number] = true
 		}
 	}
+	if len(there) == 0 {
+		err = cmp.Or(err, fmt.Errorf("model %s: %s has no export: neither the file %s nor folders that are numbers; %w", config.Name, config.Dir, native.ManifestName, native.ErrNone))
+	}
 	m.mu.Lock()
+	faulty, logged := "", s.faulty
+	if len(there) == 0 {
+		faulty = err.Error()
+	}
+	s.faulty = faulty
 	var gone []*held
 	served, waits := 0, false
 	for _, number := range slices.Backward(slices.Sorted(maps.Keys(s.versions))) {
@@ -318,10 +329,13 @@ func (m *Models) refresh(ctx context.Context, s *servable) error {
 	for _, h := range gone {
 		m.drop(h)
 	}
+	if served > 0 && faulty != "" && faulty != logged {
+		m.log.Error("nothing is found in the folder of a model; what is open of it stays", "model", config.Name, "dir", config.Dir, "err", err)
+	}
 	if served > 0 || waits {
 		return nil
 	}
-	return cmp.Or(err, fmt.Errorf("model %s: %s has no export: neither the file %s nor folders that are numbers; %w", config.Name, config.Dir, native.ManifestName, native.ErrNone))
+	return cmp.Or(err, fmt.Errorf("model %s: %s has no export that its policy serves; %w", config.Name, config.Dir, native.ErrNone))
 }
 
 // versionsIn finds the exports of a folder by their numbers: the folder itself, or those in it.
@@ -352,29 +366,41 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 	fresh := changed(dir)
 	m.mu.Lock()
 	h := s.versions[number]
-	if h != nil && (h.state == Available || h.state == End && h.err != nil && h.fresh.Equal(fresh)) {
+	if h != nil && h.state == Available && (h.dir == dir || h.other == dir && h.fresh.Equal(fresh)) ||
+		h != nil && h.state == End && h.err != nil && h.dir == dir && h.fresh.Equal(fresh) {
 		serves := h.state == Available
+		if serves && h.dir == dir { // the folder is this one again
+			h.err, h.other = nil, ""
+		}
 		m.mu.Unlock()
 		return serves
 	}
 	var waited error
-	if h != nil && h.waits() {
+	if h != nil && (h.waits() || h.state == Available && h.other == dir) {
 		waited = h.err
 	}
-	h = &held{model: name, number: number, state: Loading, fresh: fresh, err: waited}
-	s.versions[number] = h
+	var before *held // of another folder under the same number, which serves until this one does
+	if h != nil && h.state == Available {
+		before = h
+	}
+	h = &held{model: name, number: number, dir: dir, state: Loading, fresh: fresh, err: waited}
+	if before == nil {
+		s.versions[number] = h
+	}
 	m.mu.Unlock()
 	began := time.Now()
 	v, warmed, err := m.open(ctx, name, number, dir)
 	took := time.Since(began)
 	if errors.Is(err, rows.ErrNotReady) {
 		m.mu.Lock()
-		h.err = err
+		if h.err = err; before != nil {
+			before.err, before.other, before.fresh = err, dir, time.Time{} // it is tried again
+		}
 		m.mu.Unlock()
 		if waited == nil || err.Error() != waited.Error() {
 			m.log.Warn("a version waits for row shards", "model", name, "version", number, "err", err)
 		}
-		return false
+		return before != nil
 	}
 	if m.o.Loaded != nil {
 		m.o.Loaded(name, took, err)
@@ -394,12 +420,21 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 	if err != nil {
 		h.state = End
 	}
+	switch {
+	case before != nil && err != nil:
+		before.err, before.other, before.fresh = err, dir, fresh
+	case before != nil:
+		s.versions[number] = h
+	}
 	gone := m.closed || m.models[name] != s // it was removed while it was opened
 	m.mu.Unlock()
 	s.pushing.Unlock()
 	if err != nil {
 		m.log.Error("a version cannot be served", "model", name, "version", number, "err", err)
-		return false
+		return before != nil
+	}
+	if before != nil {
+		m.drop(before)
 	}
 	if gone {
 		m.drop(h)

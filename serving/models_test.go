@@ -50,6 +50,87 @@ func states(t testing.TB, m *serving.Models, name string) string {
 	return strings.Join(out, ", ")
 }
 
+// TestAnotherFolder: a model that gets another folder is served from there, also where the versions have the same numbers, without a request that fails. Where nothing of the other can
+// be opened what was served stays, the status says why, and the log once.
+func TestAnotherFolder(t *testing.T) {
+	t.Parallel()
+	a, b := train(t, "{lr: {}}", ""), train(t, "{fm: {dim: 4}}", "")
+	dirA, dirB, broken, gone := t.TempDir(), t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "gone")
+	linked(t, a.export(t), dirA, 1)
+	linked(t, b.export(t), dirB, 1)
+	if err := os.WriteFile(filepath.Join(linked(t, a.export(t), broken, 1), "dense.f32"), []byte("none"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	m := serving.NewModels(serving.ModelsOptions{Recipe: recipe, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	t.Cleanup(m.Close)
+	h := serving.NewServer(serving.Options{Models: m, Threads: 2}).Handler(nil)
+	body := instances(t, a.asked[:5])
+	from := func(dir string) string {
+		t.Helper()
+		if err := m.Configure(t.Context(), []serving.ModelConfig{{Name: "clicks", Dir: dir}}); err != nil {
+			t.Fatal(err)
+		}
+		code, answer := ask(t, h, "/v1/models/clicks:predict", body)
+		if code != http.StatusOK {
+			t.Fatal(code, answer)
+		}
+		return answer
+	}
+	ofA, ofB := from(dirA), from(dirB)
+	if ofA == ofB || from(dirA) != ofA || from(dirB) != ofB {
+		t.Fatal("the folder makes no difference")
+	}
+	var wg sync.WaitGroup
+	var stop atomic.Bool
+	for range 2 {
+		wg.Go(func() {
+			for !stop.Load() {
+				if code, answer := ask(t, h, "/v1/models/clicks:predict", body); code != http.StatusOK || answer != ofA && answer != ofB {
+					t.Errorf("%d %s", code, answer)
+					return
+				}
+			}
+		})
+	}
+	for range 8 {
+		if from(dirA) != ofA || from(dirB) != ofB {
+			t.Error("the folder makes no difference under load")
+		}
+	}
+	stop.Store(true)
+	wg.Wait()
+	if got := states(t, m, "clicks"); got != "1 AVAILABLE" {
+		t.Errorf("versions are %s", got)
+	}
+	for dir, want := range map[string]string{broken: "the export is damaged", gone: "no such file"} {
+		if got := from(dir); got != ofB {
+			t.Errorf("%s: %s", dir, got)
+		}
+		for range 3 {
+			if err := m.Refresh(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := strings.Count(log.String(), want); got != 1 {
+			t.Errorf("the log has %q %d times:\n%s", want, got, log.String())
+		}
+		list, err := m.Status("clicks", serving.Which{})
+		if err != nil || len(list) != 1 || list[0].State != serving.Available || (list[0].Err != nil) != (dir == broken) {
+			t.Errorf("%s: %+v, %v", dir, list, err)
+		}
+		if got := from(dirB); got != ofB {
+			t.Error(got)
+		}
+		if list, err = m.Status("clicks", serving.Which{}); err != nil || list[0].Err != nil {
+			t.Errorf("back in its folder: %+v, %v", list, err)
+		}
+	}
+	if got := from(dirA); got != ofA {
+		t.Error(got)
+	}
+}
+
 // TestSwitchUnderLoad: while versions come and go under load, every request is answered with the right predictions, by a version that was served when it came; what was replaced is closed.
 func TestSwitchUnderLoad(t *testing.T) {
 	t.Parallel()
