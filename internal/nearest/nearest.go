@@ -32,6 +32,9 @@ func Suggest(name string, candidates []string) string {
 	if near := Name(name, candidates); near != "" {
 		return fmt.Sprintf(", did you mean %q?", near)
 	}
+	if len(candidates) == 0 {
+		return " (there are none)"
+	}
 	more := ""
 	if n := len(candidates) - maxListed; n > 0 {
 		candidates, more = candidates[:maxListed], fmt.Sprintf(" and %d more", n)

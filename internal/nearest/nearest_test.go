@@ -58,6 +58,9 @@ func TestSuggestIsBounded(t *testing.T) {
 	if len(got) > 20*200 || !strings.HasSuffix(got, "] and 980 more)") {
 		t.Errorf("%d bytes, ends with %q", len(got), got[max(0, len(got)-40):])
 	}
+	if got := nearest.Suggest("user_id", nil); got != " (there are none)" {
+		t.Errorf("of nothing: %q", got)
+	}
 }
 
 func TestEdits(t *testing.T) {
