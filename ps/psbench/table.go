@@ -66,6 +66,7 @@ func (b *tableBench) lookups(ctx context.Context) (err error) {
 	others := []struct{ name, program, way string }{
 		{"known addresses", "array", "known"},
 		{"array in order", "array", "gather"},
+		{"torch", "torch", "gather"},
 		{"abseil", "abseil", "lookup"},
 		{"libcuckoo", "libcuckoo", "lookup"},
 		{"go map", "", ""},
@@ -106,7 +107,22 @@ func (b *tableBench) lookup(ctx context.Context, t *table.Mem, name, other, prog
 	ours := lookupCandidate("table", t, keysOf(ids))
 	clock := bench.CPUSeconds
 	var theirs bench.Candidate
+	full := fmt.Sprintf("table %s, %d rows", name, b.o.Rows)
 	switch {
+	case program == "torch":
+		tw, absent, started := startTorch(ctx, b.o, b.dir, path)
+		if started != nil {
+			return started
+		}
+		if tw == nil {
+			r, err := bench.Compare(ctx, b.o, full, "M rows/cpu-s", clock, ours)
+			r.Absent = map[string]string{"torch": absent}
+			b.results = append(b.results, r)
+			return err
+		}
+		defer func() { err = errors.Join(err, tw.close()) }()
+		theirs = tw.candidate("torch", way, 128*tableBatch)
+		clock = func() float64 { return bench.CPUSeconds() + tw.cpu }
 	case program != "":
 		if !b.built {
 			if err := buildTwins(ctx, b.dir); err != nil {
@@ -129,7 +145,7 @@ func (b *tableBench) lookup(ctx context.Context, t *table.Mem, name, other, prog
 		theirs, ours = ours, twoThreads(t, ids)
 		theirs.Name = "one thread"
 	}
-	r, err := bench.Compare(ctx, b.o, fmt.Sprintf("table %s, %d rows", name, b.o.Rows), "M rows/cpu-s", clock, ours, theirs)
+	r, err := bench.Compare(ctx, b.o, full, "M rows/cpu-s", clock, ours, theirs)
 	b.results = append(b.results, r)
 	return err
 }

@@ -2,7 +2,9 @@ package psbench_test
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,5 +46,33 @@ func TestTable(t *testing.T) {
 	left, err := os.ReadDir(o.Dir)
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// TestTableBesideTorch: with an interpreter that has PyTorch lookups are compared, one that has not is an error where it was named, and so is one that is none.
+func TestTableBesideTorch(t *testing.T) {
+	t.Parallel()
+	if bench.CPUSeconds() == 0 {
+		t.Skip("no processor time on this system")
+	}
+	for _, tt := range []struct{ answers, err string }{
+		{"echo ready; while read way n; do echo 0.5; done", ""},
+		{"echo absent no module named torch", "absent no module named torch"},
+		{"exit 3", "exit status 3"},
+		{"echo ready; read way n; echo much", `torch answered "much"`},
+	} {
+		python := filepath.Join(t.TempDir(), "python3")
+		if err := os.WriteFile(python, []byte("#!/bin/sh\n"+tt.answers+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		results, err := psbench.Table(t.Context(), bench.Options{
+			Rounds: 1, Each: time.Millisecond, Rows: 1 << 10, Dir: t.TempDir(), Only: regexp.MustCompile("uniform, torch"), With: map[string]string{"torch": python},
+		})
+		switch {
+		case tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)):
+			t.Errorf("%s: %v", tt.answers, err)
+		case tt.err == "" && (err != nil || len(results) != 1 || results[0].Theirs["torch"] <= 0 || results[0].Theirs["torch"] > 128*4096/.5/1e6*1.01):
+			t.Errorf("%s: %+v, %v", tt.answers, results, err)
+		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/monolith-go/monolith/internal/bench"
 )
 
-//go:embed cpp
+//go:embed cpp python
 var sources embed.FS
 
 // buildTwins builds the C++ programs in a folder. Where there is no compiler, or a library is missing, their files are too.
@@ -52,7 +52,7 @@ func writeQueries(path string, ids []uint32) error {
 	return nil
 }
 
-// twin is a C++ program that runs. Its processor time is what it reports.
+// twin is a program beside which a table is measured. Its processor time is what it reports.
 type twin struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -60,28 +60,66 @@ type twin struct {
 	cpu float64
 }
 
-// startTwin starts a program and waits until it has its rows. There is none where it was not built.
+// startTwin starts a C++ program and waits until it has its rows. There is none where it was not built.
 func startTwin(ctx context.Context, program string, rows int, queries string) (*twin, error) {
 	if _, err := os.Stat(program); err != nil {
 		return nil, nil //nolint:nilnil,nilerr // not built
 	}
-	t := &twin{cmd: exec.CommandContext(ctx, program, strconv.Itoa(rows), queries)}
+	t, said, err := start(ctx, program, strconv.Itoa(rows), queries)
+	if err == nil && said != "ready" {
+		err = errors.Join(fmt.Errorf("psbench: %s of %d rows began with %q", filepath.Base(program), rows, said), t.close())
+	}
+	return t, err
+}
+
+// startTorch starts the program that gathers with PyTorch, of the interpreter that o names or of python3. It returns why there is none where there is no PyTorch, which is an error where the user has
+// named the interpreter.
+func startTorch(ctx context.Context, o bench.Options, dir string, queries string) (t *twin, absent string, err error) {
+	python, named := o.With["torch"]
+	if !named {
+		if python, err = exec.LookPath("python3"); err != nil {
+			return nil, "python3 is not on PATH; name it with --with torch=FILE", nil //nolint:nilerr // nothing to measure beside is no fault
+		}
+	}
+	b, err := sources.ReadFile("python/gather.py")
+	if err != nil {
+		return nil, "", fmt.Errorf("psbench: %w", err)
+	}
+	script := filepath.Join(dir, "gather.py")
+	if err := os.WriteFile(script, b, 0o600); err != nil {
+		return nil, "", fmt.Errorf("psbench: %w", err)
+	}
+	t, said, err := start(ctx, python, script, strconv.Itoa(o.Rows), queries)
+	if err != nil || said == "ready" {
+		return t, "", err
+	}
+	absent, is := strings.CutPrefix(said, "absent ")
+	if err = t.close(); !is || named {
+		err = errors.Join(fmt.Errorf("psbench: %s of %s began with %q", filepath.Base(script), python, said), err)
+	}
+	return nil, fmt.Sprintf("%s (%s)", absent, python), err
+}
+
+// start starts a program and returns its first line.
+func start(ctx context.Context, program string, args ...string) (*twin, string, error) {
+	t := &twin{cmd: exec.CommandContext(ctx, program, args...)}
 	var err error
 	if t.in, err = t.cmd.StdinPipe(); err != nil {
-		return nil, fmt.Errorf("psbench: %w", err)
+		return nil, "", fmt.Errorf("psbench: %w", err)
 	}
 	out, err := t.cmd.StdoutPipe()
 	if err != nil {
-		return nil, fmt.Errorf("psbench: %w", err)
+		return nil, "", fmt.Errorf("psbench: %w", err)
 	}
 	if err := t.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("psbench: %w", err)
+		return nil, "", fmt.Errorf("psbench: %w", err)
 	}
 	t.out = bufio.NewScanner(out)
-	if line, err := t.line(); err != nil || line != "ready" {
-		return nil, errors.Join(fmt.Errorf("psbench: %s of %d rows began with %q", filepath.Base(program), rows, line), err, t.close())
+	said, err := t.line()
+	if err != nil {
+		return nil, "", errors.Join(fmt.Errorf("psbench: %s ended before it began: %w", program, err), t.close())
 	}
-	return t, nil
+	return t, said, nil
 }
 
 func (t *twin) line() (string, error) {
