@@ -65,9 +65,9 @@ func startTwin(ctx context.Context, program string, rows int, queries string) (*
 	if _, err := os.Stat(program); err != nil {
 		return nil, nil //nolint:nilnil,nilerr // not built
 	}
-	t, said, err := start(ctx, program, strconv.Itoa(rows), queries)
-	if err == nil && said != "ready" {
-		err = errors.Join(fmt.Errorf("psbench: %s of %d rows began with %q", filepath.Base(program), rows, said), t.close())
+	t, first, err := start(ctx, program, strconv.Itoa(rows), queries)
+	if err == nil && first != "ready" {
+		err = errors.Join(fmt.Errorf("psbench: %s of %d rows began with %q", filepath.Base(program), rows, first), t.close())
 	}
 	return t, err
 }
@@ -77,8 +77,8 @@ func startTwin(ctx context.Context, program string, rows int, queries string) (*
 func startTorch(ctx context.Context, o bench.Options, dir string, queries string) (t *twin, absent string, err error) {
 	python, named := o.With["torch"]
 	if !named {
-		if python, err = exec.LookPath("python3"); err != nil {
-			return nil, "python3 is not on PATH; name it with --with torch=FILE", nil //nolint:nilerr // nothing to measure beside is no fault
+		if python, _ = exec.LookPath("python3"); python == "" {
+			return nil, "python3 is not on PATH; name it with --with torch=FILE", nil
 		}
 	}
 	b, err := sources.ReadFile("python/gather.py")
@@ -89,13 +89,13 @@ func startTorch(ctx context.Context, o bench.Options, dir string, queries string
 	if err := os.WriteFile(script, b, 0o600); err != nil {
 		return nil, "", fmt.Errorf("psbench: %w", err)
 	}
-	t, said, err := start(ctx, python, script, strconv.Itoa(o.Rows), queries)
-	if err != nil || said == "ready" {
+	t, first, err := start(ctx, python, script, strconv.Itoa(o.Rows), queries)
+	if err != nil || first == "ready" {
 		return t, "", err
 	}
-	absent, is := strings.CutPrefix(said, "absent ")
+	absent, is := strings.CutPrefix(first, "absent ")
 	if err = t.close(); !is || named {
-		err = errors.Join(fmt.Errorf("psbench: %s of %s began with %q", filepath.Base(script), python, said), err)
+		err = errors.Join(fmt.Errorf("psbench: %s of %s began with %q", filepath.Base(script), python, first), err)
 	}
 	return nil, fmt.Sprintf("%s (%s)", absent, python), err
 }
@@ -115,11 +115,11 @@ func start(ctx context.Context, program string, args ...string) (*twin, string, 
 		return nil, "", fmt.Errorf("psbench: %w", err)
 	}
 	t.out = bufio.NewScanner(out)
-	said, err := t.line()
+	first, err := t.line()
 	if err != nil {
 		return nil, "", errors.Join(fmt.Errorf("psbench: %s ended before it began: %w", program, err), t.close())
 	}
-	return t, said, nil
+	return t, first, nil
 }
 
 func (t *twin) line() (string, error) {
