@@ -16,8 +16,10 @@ type Disk interface {
 	MkdirAll(path string) error
 	// Create makes a file that must not exist.
 	Create(path string) (DiskFile, error)
-	// Update opens a file that there is, to write over what it holds from an offset on.
-	Update(path string, at int64) (DiskFile, error)
+	// Update opens a file that there is, to write over what it holds from an offset on. With direct, this process holds what is written until
+	// Sync, which then may pass the system's memory and costs less for it: that is for a file that has its blocks, and for who syncs whatever he writes.
+	// The file may be up to a block longer then, by zeros.
+	Update(path string, at int64, direct bool) (DiskFile, error)
 	// Rename gives a file another name in its folder, in place of one that has it; it is atomic.
 	Rename(from, to string) error
 	// Link gives a file a second name, which nothing may have.
@@ -65,7 +67,13 @@ func (OS) Create(path string) (DiskFile, error) {
 }
 
 // Update implements [Disk].
-func (OS) Update(path string, at int64) (DiskFile, error) {
+func (OS) Update(path string, at int64, direct bool) (DiskFile, error) {
+	if direct {
+		// What cannot be opened so can be in the other way, or that says why not.
+		if f, err := openDirect(path, at); err == nil {
+			return f, nil
+		}
+	}
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return nil, err

@@ -79,8 +79,8 @@ func (m mortalFS) Create(p string) (f fsx.DiskFile, err error) {
 	return mortalFile{f, m.h}, nil
 }
 
-func (m mortalFS) Update(p string, at int64) (f fsx.DiskFile, err error) {
-	err = m.h.do(func() error { f, err = m.Disk.Update(p, at); return err })
+func (m mortalFS) Update(p string, at int64, _ bool) (f fsx.DiskFile, err error) {
+	err = m.h.do(func() error { f, err = m.Disk.Update(p, at, false); return err })
 	if err != nil {
 		return nil, err
 	}

@@ -222,11 +222,11 @@ func (f *FaultFS) Create(path string) (fsx.DiskFile, error) {
 }
 
 // Update implements [fsx.Disk].
-func (f *FaultFS) Update(path string, at int64) (fsx.DiskFile, error) {
+func (f *FaultFS) Update(path string, at int64, direct bool) (fsx.DiskFile, error) {
 	if err := f.op(); err != nil {
 		return nil, err
 	}
-	file, err := f.Disk.Update(path, at)
+	file, err := f.Disk.Update(path, at, direct)
 	if err != nil {
 		return nil, err
 	}

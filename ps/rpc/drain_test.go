@@ -28,8 +28,8 @@ func (d *fillingDisk) Create(path string) (fsx.DiskFile, error) {
 	return &fillingFile{f, d}, err
 }
 
-func (d *fillingDisk) Update(path string, at int64) (fsx.DiskFile, error) {
-	f, err := d.Disk.Update(path, at)
+func (d *fillingDisk) Update(path string, at int64, direct bool) (fsx.DiskFile, error) {
+	f, err := d.Disk.Update(path, at, direct)
 	return &fillingFile{f, d}, err
 }
 

@@ -578,8 +578,8 @@ func (f *gateFS) Create(path string) (fsx.DiskFile, error) {
 	return &gateFile{file, f}, nil
 }
 
-func (f *gateFS) Update(path string, at int64) (fsx.DiskFile, error) {
-	file, err := f.Disk.Update(path, at)
+func (f *gateFS) Update(path string, at int64, direct bool) (fsx.DiskFile, error) {
+	file, err := f.Disk.Update(path, at, direct)
 	if err != nil {
 		return nil, err
 	}

@@ -151,7 +151,7 @@ func (d *disk) Create(path string) (fsx.DiskFile, error) {
 	return &diskFile{d: d, n: n}, nil
 }
 
-func (d *disk) Update(path string, at int64) (fsx.DiskFile, error) {
+func (d *disk) Update(path string, at int64, _ bool) (fsx.DiskFile, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.op(); err != nil {

@@ -49,8 +49,8 @@
 // records of that shard count for nothing ([ShardLog.Reset]). The payload of 1 and 2 is the number of the snapshot.
 //
 // Where syncs cost something, segments are filled with zeros beside the writing of the one before, so that a sync moves the bytes
-// of its records and nothing of the file system's own. The first of a process are small and not filled, and so are those that the
-// disk had no time or room for.
+// of its records and nothing of the file system's own, and passes the system's memory where that can be ([fsx.Disk].Update). The first
+// of a process are small and not filled, and so are those that the disk had no time or room for.
 //
 // # Torn and corrupt
 //

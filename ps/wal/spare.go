@@ -46,6 +46,12 @@ func (l *Log) fill(s *spare, size int64) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	if f, err = l.o.Disk.Update(s.path, 0, true); err != nil {
+		return err
+	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	zeros := make([]byte, min(size, zeroBytes))
 	for n := int64(0); n < size; {

@@ -36,8 +36,8 @@ func (g *gate) Create(path string) (fsx.DiskFile, error) {
 	return &gateFile{f, g}, err
 }
 
-func (g *gate) Update(path string, at int64) (fsx.DiskFile, error) {
-	f, err := g.Disk.Update(path, at)
+func (g *gate) Update(path string, at int64, direct bool) (fsx.DiskFile, error) {
+	f, err := g.Disk.Update(path, at, direct)
 	return &gateFile{f, g}, err
 }
 

@@ -221,10 +221,11 @@ func nextLimit(limit, most int64) int64 { return min(max(firstSegment, 2*limit),
 func (w *writer) make(path string, header []byte) error {
 	l := w.l
 	tmp := w.ready()
+	filled := tmp != ""
 	var f fsx.DiskFile
 	var err error
-	if tmp != "" {
-		f, err = l.o.Disk.Update(tmp, 0)
+	if filled {
+		f, err = l.o.Disk.Update(tmp, 0, true)
 	} else {
 		tmp = path + tmpSuffix
 		f, err = l.o.Disk.Create(tmp)
@@ -241,7 +242,7 @@ func (w *writer) make(path string, header []byte) error {
 	if err := l.syncDir(); err != nil {
 		return err
 	}
-	w.file, err = l.o.Disk.Update(path, int64(len(header)))
+	w.file, err = l.o.Disk.Update(path, int64(len(header)), filled)
 	return l.fail("opening", path, err)
 }
 
