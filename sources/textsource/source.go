@@ -11,7 +11,7 @@ import (
 // New describes text files without touching one. Bad records have the reasons "line too long" and "unterminated quote"
 // (the line of a quote that is not closed within [Options].MaxLineBytes and 1,000 lines), after which reading continues, or
 // "truncated" and "damaged gzip stream". A header line of these kinds is an error whatever the policy, since without names
-// no line means anything, and so is a file with the byte order mark of UTF-16 or UTF-32. A reader holds a buffer of 256 KiB. Errors: those of [Options.Validate].
+// no line means anything, and so is a file that is known to hold no lines of UTF-8: UTF-16, other compressions, archives, Parquet. A reader holds a buffer of 256 KiB. Errors: those of [Options.Validate].
 func New(opts Options) (*filesource.Source, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err

@@ -1,6 +1,8 @@
 package textsource_test
 
 import (
+	"archive/tar"
+	"archive/zip"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -16,6 +18,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 
 	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/pipeline"
@@ -246,9 +249,8 @@ func TestHeaderThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestOtherEncodings: a file with the byte order mark of UTF-16 or UTF-32 is an error that names it, whatever the policy. What only looks like
-// one in its first byte is read.
-func TestOtherEncodings(t *testing.T) {
+// TestFilesWithoutLines: a file that holds no lines of UTF-8 is an error that says what it is and what to do, whatever the policy. What only looks like one in its first bytes is read.
+func TestFilesWithoutLines(t *testing.T) {
 	t.Parallel()
 	const text = "user,item\n1,2\n3,4\n"
 	units := utf16.Encode([]rune("\ufeff" + text))
@@ -266,22 +268,55 @@ func TestOtherEncodings(t *testing.T) {
 		}
 		return string(b)
 	}
-	for content, encoding := range map[string]string{
-		wide(binary.LittleEndian): "UTF-16", wide(binary.BigEndian): "UTF-16", wider(binary.LittleEndian): "UTF-32", wider(binary.BigEndian): "UTF-32",
-		"\xff\xfe": "UTF-16", "\xff" + text: "", "\xfe\xfe" + text: "", "\x00\x00" + text: "", "\xff": "",
+	archive := func(make func(w io.Writer) error) string {
+		var b bytes.Buffer
+		if err := make(&b); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	tarred := archive(func(w io.Writer) error {
+		a := tar.NewWriter(w)
+		err := a.WriteHeader(&tar.Header{Name: "a.csv", Mode: 0o600, Size: int64(len(text))})
+		_, werr := a.Write([]byte(text))
+		return errors.Join(err, werr, a.Close())
+	})
+	zipped := archive(func(w io.Writer) error {
+		a := zip.NewWriter(w)
+		f, err := a.Create("a.csv")
+		if err != nil {
+			return err
+		}
+		_, err = f.Write([]byte(text))
+		return errors.Join(err, a.Close())
+	})
+	zstandard := archive(func(w io.Writer) error {
+		z, err := zstd.NewWriter(w)
+		if err != nil {
+			return err
+		}
+		_, err = z.Write([]byte(text))
+		return errors.Join(err, z.Close())
+	})
+	const utf16Text, utf32Text = "text in UTF-16, and UTF-8 is read; convert it: iconv -f UTF-16 -t UTF-8", "text in UTF-32, and UTF-8 is read; convert it: iconv -f UTF-32 -t UTF-8"
+	for content, want := range map[string]string{
+		wide(binary.LittleEndian): utf16Text, wide(binary.BigEndian): utf16Text, wider(binary.LittleEndian): utf32Text, wider(binary.BigEndian): utf32Text, "\xff\xfe": utf16Text,
+		tarred: "a tar archive", zipped: "a zip archive", zstandard: "compressed by zstd",
+		"BZh91AY&SY" + text: "compressed by bzip2", "\xfd7zXZ\x00" + text: "compressed by xz", "PAR1\x15" + text: "in Parquet, which source.parquet reads",
+		"ARROW1\x00\x00" + text: "in Arrow's format", "Obj\x01" + text: "in Avro", "SQLite format 3\x00": "a database of SQLite",
+		"\xff" + text: "", "\xfe\xfe" + text: "", "\x00\x00" + text: "", "\xff": "", "BZh" + text: "", "BZh": "", "PAR1," + text: "", "PK," + text: "", "": "",
+		strings.Repeat("u", 250) + ",ustar\n1,2\n": "",
 	} {
-		for _, zip := range []bool{false, true} {
+		for _, gz := range []bool{false, true} {
 			for _, header := range []bool{false, true} {
-				opts := textsource.Options{Files: []string{write(t, t.TempDir(), "f", zip, content)}, Header: header}
+				opts := textsource.Options{Files: []string{write(t, t.TempDir(), "f", gz, content)}, Header: header}
 				r := open(t, &pipeline.Env{BadRows: &pipeline.SkipBadRows{}}, opts, 0)
 				_, _, _, err := drain(t, r)
-				if encoding == "" {
-					if err != nil {
-						t.Errorf("%q: %v", content, err)
-					}
-				} else if want := "position 0: not UTF-8: the file begins with the byte order mark of " + encoding; !errors.Is(err, pipeline.ErrBadData) ||
-					!strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "iconv -f "+encoding+" -t UTF-8") {
-					t.Errorf("%q, gzip %v, header %v: %v, want %q", content, zip, header, err, want)
+				switch {
+				case want == "" && err != nil:
+					t.Errorf("%.20q: %v", content, err)
+				case want != "" && (!errors.Is(err, pipeline.ErrBadData) || !strings.Contains(err.Error(), "position 0: no lines of text: the file is "+want)):
+					t.Errorf("%.20q, gzip %v, header %v: %v, want %q", content, gz, header, err, want)
 				}
 				_ = r.Close()
 			}
