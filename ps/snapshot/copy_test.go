@@ -337,3 +337,79 @@ func TestPruneOutOfReach(t *testing.T) {
 		t.Errorf("%v are left", ids)
 	}
 }
+
+// stuck is a store that does not remove one object.
+type stuck struct {
+	*fsxtest.Mem
+	name string
+}
+
+func (s stuck) Remove(ctx context.Context, name string) error {
+	if name == s.name {
+		return fsx.ErrUnreachable
+	}
+	return s.Mem.Remove(ctx, name)
+}
+
+// TestPruneCutShort: where a snapshot cannot be removed what it adds to stays, so that it can be read, and all that is to go goes the next time.
+func TestPruneCutShort(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, 5, fsx.Local{}, t.TempDir(), 2)
+	for _, incremental := range []bool{false, true, true, false} {
+		h.change(300)
+		h.must(incremental)
+	}
+	store := new(fsxtest.Mem)
+	if err := copyAll(t.Context(), h, store, "up"); err != nil {
+		t.Fatal(err)
+	}
+	there := h.in(store, "up")
+	for _, tt := range []struct {
+		stuck uint64
+		left  []uint64
+	}{{3, []uint64{4, 3, 2, 1}}, {2, []uint64{4, 2, 1}}, {1, []uint64{4, 1}}, {0, []uint64{4}}} {
+		f := stuck{store, filepath.Join(snapshot.Path("up", tt.stuck), snapshot.ManifestName)}
+		gone, err := snapshot.Prune(f, "up", snapshot.Retention{Keep: 1}, time.Now())
+		if errors.Is(err, fsx.ErrUnreachable) != (tt.stuck > 0) {
+			t.Errorf("with %d stuck %v went: %v", tt.stuck, gone, err)
+		}
+		if ids := there.check(); !slices.Equal(ids, tt.left) {
+			t.Errorf("with %d stuck %v are left, want %v", tt.stuck, ids, tt.left)
+		}
+	}
+}
+
+// TestCleanWhole: of a snapshot that is whole Clean takes the mark of its writer away, which died before it did, and nothing else.
+func TestCleanWhole(t *testing.T) {
+	t.Parallel()
+	h := newHistory(t, 6, fsx.Local{}, t.TempDir(), 2)
+	h.change(300)
+	path := h.must(false).Path
+	list := func() (names []string) {
+		all, err := os.ReadDir(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range all {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	before := list()
+	for _, name := range []string{"begun", "notes.txt"} {
+		if err := os.WriteFile(filepath.Join(path, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if gone, err := snapshot.Clean(h.fs, h.dir); err != nil || len(gone) != 0 {
+		t.Errorf("%v went: %v", gone, err)
+	}
+	want := append(slices.Clone(before), "notes.txt")
+	slices.Sort(want)
+	if got := list(); !slices.Equal(got, want) {
+		t.Errorf("there are %q, want %q", got, want)
+	}
+	if ids := h.check(); !slices.Equal(ids, []uint64{1}) {
+		t.Error(ids)
+	}
+}
