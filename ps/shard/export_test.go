@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
@@ -76,4 +77,17 @@ func (n *Node) FreeCopies() int {
 	n.free.mu.Lock()
 	defer n.free.mu.Unlock()
 	return len(n.free.free)
+}
+
+// ForgetLater returns what the timer of a consumer calls when it has not asked for long, as late as it may come. It has not.
+func (n *Node) ForgetLater(name string) func() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := n.consumers[name]
+	return func() {
+		c.mu.Lock()
+		c.asked = time.Time{}
+		c.mu.Unlock()
+		n.forget(c)
+	}
 }
