@@ -105,10 +105,20 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			"month":    jobbench.Month,
 			"wire":     psbench.Wire,
 			"wal":      psbench.Log,
-			"snapshot": psbench.Snapshot,
+			"snapshot": snapshots,
 			"table":    psbench.Table,
 			"large":    psbench.Large,
 		},
 		BenchShards: jobbench.Shards,
 	}
+}
+
+// snapshots measures snapshots beside pushes alone, then beside whole jobs.
+func snapshots(ctx context.Context, o bench.Options) ([]bench.Result, error) {
+	pushed, err := psbench.Snapshot(ctx, o)
+	if err != nil {
+		return pushed, err
+	}
+	trained, err := jobbench.Snapshot(ctx, o)
+	return append(pushed, trained...), err
 }

@@ -94,6 +94,22 @@ func TestSize(t *testing.T) {
 	}
 }
 
+// TestSnapshot: a job is timed while its rows are written, and between that.
+func TestSnapshot(t *testing.T) {
+	o := options(t, "while lr")
+	o.Rows = 20_000
+	results, err := jobbench.Snapshot(t.Context(), o)
+	if err != nil || len(results) != 2 {
+		t.Fatalf("%+v, %v", results, err)
+	}
+	check(t, o, 1, results[:1], err)
+	for _, r := range results {
+		if r.Ours <= 0 || r.Theirs["without"] <= 0 || r.Ratio <= 0 || r.Control <= 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
 // program writes an executable text and returns its path.
 func program(t *testing.T, name, text string) string {
 	t.Helper()

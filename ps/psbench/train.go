@@ -199,12 +199,20 @@ func Snapshot(ctx context.Context, o bench.Options) ([]bench.Result, error) {
 		rows = 10_000_000
 	}
 	rows = max(rows, 2*batch)
-	out, err := pushesDuring(ctx, o, rows)
-	if err != nil {
-		return nil, err
+	var out []bench.Result
+	for _, part := range []struct {
+		name string
+		of   func(context.Context, bench.Options, int) ([]bench.Result, error)
+	}{{"snapshot, pushes meanwhile", pushesDuring}, {"snapshot, of what has changed", incremental}} {
+		if !o.Wants(part.name) {
+			continue
+		}
+		results, err := part.of(ctx, o, rows)
+		if out = append(out, results...); err != nil {
+			return out, err
+		}
 	}
-	more, err := incremental(ctx, o, rows)
-	return append(out, more...), err
+	return out, nil
 }
 
 // pushesDuring measures pushes while a snapshot is written.
