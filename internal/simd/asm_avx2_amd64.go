@@ -472,6 +472,11 @@ func emaRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *fl
 //go:noescape
 func adagradRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, decay float32)
 
+// adagradSinglesAVX2 does to n > 0 rows, a multiple of eight, whose addresses are given and differ: is g += decay·w, n += g·g, w -= rate·g/√n. The weight lies w bytes into a row, the state, one float after the other, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func adagradSinglesAVX2(n int, at *uintptr, w uintptr, state uintptr, grad *float32, step int, penalty float32, rate float32, decay float32)
+
 // adagradWRowsAVX2 does to n > 0 rows, whose addresses are given: is n += g·g, w -= rate·g/√n + shrink·w. The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
 //
 //go:noescape
@@ -521,6 +526,11 @@ func amsgradNesterovRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim i
 //
 //go:noescape
 func ftrlRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32)
+
+// ftrlSinglesAVX2 does to n > 0 rows, a multiple of eight, whose addresses are given and differ: is the update of FTRL-Proximal; l2rate is l2·rate. The weight lies w bytes into a row, the state, one float after the other, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func ftrlSinglesAVX2(n int, at *uintptr, w uintptr, state uintptr, grad *float32, step int, penalty float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32)
 
 // rowAdagradAVX2 is s += Σd²/dim, w -= rate/√s·d, with d = g + decay·w. dim >= 8.
 //

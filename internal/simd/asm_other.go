@@ -360,6 +360,10 @@ func adagradRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad
 	panic("simd: adagradRowsAVX2 on a processor without it")
 }
 
+func adagradSinglesAVX2(n int, at *uintptr, w uintptr, state uintptr, grad *float32, step int, penalty float32, rate float32, decay float32) {
+	panic("simd: adagradSinglesAVX2 on a processor without it")
+}
+
 func adagradWRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, shrink float32) {
 	panic("simd: adagradWRowsAVX2 on a processor without it")
 }
@@ -398,6 +402,10 @@ func amsgradNesterovRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim i
 
 func ftrlRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32) {
 	panic("simd: ftrlRowsAVX2 on a processor without it")
+}
+
+func ftrlSinglesAVX2(n int, at *uintptr, w uintptr, state uintptr, grad *float32, step int, penalty float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32) {
+	panic("simd: ftrlSinglesAVX2 on a processor without it")
 }
 
 func rowAdagradAVX2(dim int, w *float32, sum *float32, grad *float32, rate float32, decay float32) {

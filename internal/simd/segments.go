@@ -27,12 +27,16 @@ type Segments struct {
 	buffer, rates []float32
 	// decayed is a gradient with L2 times the weights.
 	decayed []float32
-	// seen has for what addresses hash to the number of the last run that had one.
-	seen [1 << seenBits]uint8
-	run  uint8
+	// seen has for what addresses hash to, or behind it, the number of the last run that had one, times longestRun, and that of the row in it.
+	seen [1 << seenBits]uint16
+	run  uint16
 }
 
-const seenBits = 12
+const (
+	seenBits = 11
+	// longestRun is as many rows as numbers in a run tell apart.
+	longestRun = 1 << 8
+)
 
 // narrow is the number of floats below which rows are copied into vectors for the functions that have those, several rows to a register.
 const narrow = 8
@@ -80,6 +84,12 @@ func (s *Segments) Adagrad(rate, decay float32) {
 		return
 	}
 	for s.next() {
+		if i, n := s.singles(); n > 0 {
+			adagradSinglesAVX2(n, &s.Rows[i], s.Weights, s.State, &s.Grads[i*s.Step], 4*s.Step, s.L2, rate, decay)
+		}
+		if s.from == s.to {
+			continue
+		}
 		v := s.pack(1)
 		Adagrad(v[0], v[1], v[2], rate, decay)
 		s.unpack(1)
@@ -158,6 +168,12 @@ func (s *Segments) FTRL(rate, beta, l1, l2 float32) {
 		return
 	}
 	for s.next() {
+		if i, n := s.singles(); n > 0 {
+			ftrlSinglesAVX2(n, &s.Rows[i], s.Weights, s.State, &s.Grads[i*s.Step], 4*s.Step, s.L2, rate, beta, l1, l2, l2*rate)
+		}
+		if s.from == s.to {
+			continue
+		}
 		v := s.pack(2)
 		FTRL(v[0], v[1], v[2], v[3], rate, beta, l1, l2)
 		s.unpack(2)
@@ -256,26 +272,40 @@ func (s *Segments) correct(rows []uintptr, vectors int, rate, beta1, beta2 float
 	}
 }
 
-// next makes from and to the next rows without two of the same address, and reports whether there are any. It may take two addresses for
-// the same that are not: then there is one run more.
+// next makes from and to the next rows without two of the same address, and reports whether there are any.
 func (s *Segments) next() bool {
 	if s.to == len(s.Rows) {
 		return false
 	}
-	if s.run++; s.run == 0 {
+	if s.run++; s.run == longestRun {
 		clear(s.seen[:])
 		s.run = 1
 	}
 	s.from = s.to
-	for _, at := range s.Rows[s.from:] {
+	rows, seen, run := s.Rows[s.from:min(s.from+longestRun, len(s.Rows))], &s.seen, s.run*longestRun
+	for i, at := range rows {
 		h := uint64(at) * 0x9e3779b97f4a7c15 >> (64 - seenBits)
-		if s.seen[h] == s.run {
-			break
+		for seen[h] >= run {
+			if rows[seen[h]-run] == at {
+				s.to += i
+				return true
+			}
+			h = (h + 1) % (1 << seenBits)
 		}
-		s.seen[h] = s.run
-		s.to++
+		seen[h] = run + uint16(i)
 	}
+	s.to += len(rows)
 	return true
+}
+
+// singles returns how many of the rows from from on, which are of one weight, a kernel for such takes, and lets from be behind them.
+func (s *Segments) singles() (first, n int) {
+	if s.Dim != 1 || active == Portable {
+		return s.from, 0
+	}
+	first, n = s.from, (s.to-s.from)&^7
+	s.from += n
+	return first, n
 }
 
 // pack copies weights, so many vectors of state and the gradients of the rows into vectors, one row after the other.

@@ -292,6 +292,143 @@ plain3:
 	VZEROUPPER
 	RET
 
+// func adagradSinglesAVX2(n int, at *uintptr, w uintptr, state uintptr, grad *float32, step int, penalty float32, rate float32, decay float32)
+// Requires: AVX
+TEXT ·adagradSinglesAVX2(SB), NOSPLIT|NOFRAME, $0-60
+	MOVQ n+0(FP), AX
+	MOVQ at+8(FP), CX
+	MOVQ w+16(FP), DX
+	MOVQ state+24(FP), BX
+	MOVQ grad+32(FP), SI
+	MOVQ step+40(FP), DI
+
+rows:
+	MOVQ         (CX), R8
+	VMOVSS       (R8)(DX*1), X0
+	MOVQ         8(CX), R8
+	VINSERTPS    $0x10, (R8)(DX*1), X0, X0
+	MOVQ         16(CX), R8
+	VINSERTPS    $0x20, (R8)(DX*1), X0, X0
+	MOVQ         24(CX), R8
+	VINSERTPS    $0x30, (R8)(DX*1), X0, X0
+	MOVQ         32(CX), R8
+	VMOVSS       (R8)(DX*1), X1
+	MOVQ         40(CX), R8
+	VINSERTPS    $0x10, (R8)(DX*1), X1, X1
+	MOVQ         48(CX), R8
+	VINSERTPS    $0x20, (R8)(DX*1), X1, X1
+	MOVQ         56(CX), R8
+	VINSERTPS    $0x30, (R8)(DX*1), X1, X1
+	VINSERTF128  $0x01, X1, Y0, Y1
+	MOVQ         SI, R8
+	VMOVSS       (R8), X0
+	ADDQ         DI, R8
+	VINSERTPS    $0x10, (R8), X0, X0
+	ADDQ         DI, R8
+	VINSERTPS    $0x20, (R8), X0, X0
+	ADDQ         DI, R8
+	VINSERTPS    $0x30, (R8), X0, X0
+	ADDQ         DI, R8
+	VMOVSS       (R8), X2
+	ADDQ         DI, R8
+	VINSERTPS    $0x10, (R8), X2, X2
+	ADDQ         DI, R8
+	VINSERTPS    $0x20, (R8), X2, X2
+	ADDQ         DI, R8
+	VINSERTPS    $0x30, (R8), X2, X2
+	VINSERTF128  $0x01, X2, Y0, Y2
+	CMPL         penalty+48(FP), $0x00
+	JEQ          plain
+	VBROADCASTSS penalty+48(FP), Y3
+	MOVQ         (CX), R8
+	VMOVSS       (R8)(DX*1), X0
+	MOVQ         8(CX), R8
+	VINSERTPS    $0x10, (R8)(DX*1), X0, X0
+	MOVQ         16(CX), R8
+	VINSERTPS    $0x20, (R8)(DX*1), X0, X0
+	MOVQ         24(CX), R8
+	VINSERTPS    $0x30, (R8)(DX*1), X0, X0
+	MOVQ         32(CX), R8
+	VMOVSS       (R8)(DX*1), X4
+	MOVQ         40(CX), R8
+	VINSERTPS    $0x10, (R8)(DX*1), X4, X4
+	MOVQ         48(CX), R8
+	VINSERTPS    $0x20, (R8)(DX*1), X4, X4
+	MOVQ         56(CX), R8
+	VINSERTPS    $0x30, (R8)(DX*1), X4, X4
+	VINSERTF128  $0x01, X4, Y0, Y4
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+
+plain:
+	VBROADCASTSS decay+56(FP), Y3
+	VMULPS       Y3, Y1, Y3
+	VADDPS       Y3, Y2, Y2
+	MOVQ         (CX), R8
+	VMOVSS       (R8)(BX*1), X0
+	MOVQ         8(CX), R8
+	VINSERTPS    $0x10, (R8)(BX*1), X0, X0
+	MOVQ         16(CX), R8
+	VINSERTPS    $0x20, (R8)(BX*1), X0, X0
+	MOVQ         24(CX), R8
+	VINSERTPS    $0x30, (R8)(BX*1), X0, X0
+	MOVQ         32(CX), R8
+	VMOVSS       (R8)(BX*1), X3
+	MOVQ         40(CX), R8
+	VINSERTPS    $0x10, (R8)(BX*1), X3, X3
+	MOVQ         48(CX), R8
+	VINSERTPS    $0x20, (R8)(BX*1), X3, X3
+	MOVQ         56(CX), R8
+	VINSERTPS    $0x30, (R8)(BX*1), X3, X3
+	VINSERTF128  $0x01, X3, Y0, Y3
+	VMULPS       Y2, Y2, Y4
+	VADDPS       Y4, Y3, Y3
+	VEXTRACTF128 $0x01, Y3, X0
+	MOVQ         (CX), R8
+	VMOVSS       X3, (R8)(BX*1)
+	MOVQ         8(CX), R8
+	VEXTRACTPS   $0x01, X3, (R8)(BX*1)
+	MOVQ         16(CX), R8
+	VEXTRACTPS   $0x02, X3, (R8)(BX*1)
+	MOVQ         24(CX), R8
+	VEXTRACTPS   $0x03, X3, (R8)(BX*1)
+	MOVQ         32(CX), R8
+	VMOVSS       X0, (R8)(BX*1)
+	MOVQ         40(CX), R8
+	VEXTRACTPS   $0x01, X0, (R8)(BX*1)
+	MOVQ         48(CX), R8
+	VEXTRACTPS   $0x02, X0, (R8)(BX*1)
+	MOVQ         56(CX), R8
+	VEXTRACTPS   $0x03, X0, (R8)(BX*1)
+	VBROADCASTSS rate+52(FP), Y4
+	VMULPS       Y4, Y2, Y2
+	VSQRTPS      Y3, Y3
+	VDIVPS       Y3, Y2, Y2
+	VSUBPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X0
+	MOVQ         (CX), R8
+	VMOVSS       X1, (R8)(DX*1)
+	MOVQ         8(CX), R8
+	VEXTRACTPS   $0x01, X1, (R8)(DX*1)
+	MOVQ         16(CX), R8
+	VEXTRACTPS   $0x02, X1, (R8)(DX*1)
+	MOVQ         24(CX), R8
+	VEXTRACTPS   $0x03, X1, (R8)(DX*1)
+	MOVQ         32(CX), R8
+	VMOVSS       X0, (R8)(DX*1)
+	MOVQ         40(CX), R8
+	VEXTRACTPS   $0x01, X0, (R8)(DX*1)
+	MOVQ         48(CX), R8
+	VEXTRACTPS   $0x02, X0, (R8)(DX*1)
+	MOVQ         56(CX), R8
+	VEXTRACTPS   $0x03, X0, (R8)(DX*1)
+	LEAQ         (SI)(DI*8), SI
+	ADDQ         $0x40, CX
+	SUBQ         $0x08, AX
+	JNZ          rows
+	VZEROUPPER
+	RET
+
 // func adagradWRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, shrink float32)
 // Requires: AVX
 TEXT ·adagradWRowsAVX2(SB), NOSPLIT|NOFRAME, $0-68
@@ -1874,6 +2011,213 @@ DATA all80000000AVX2<>+20(SB)/4, $0x80000000
 DATA all80000000AVX2<>+24(SB)/4, $0x80000000
 DATA all80000000AVX2<>+28(SB)/4, $0x80000000
 GLOBL all80000000AVX2<>(SB), RODATA|NOPTR, $32
+
+// func ftrlSinglesAVX2(n int, at *uintptr, w uintptr, state uintptr, grad *float32, step int, penalty float32, rate float32, beta float32, l1 float32, l2 float32, l2rate float32)
+// Requires: AVX
+TEXT ·ftrlSinglesAVX2(SB), NOSPLIT|NOFRAME, $0-72
+	MOVQ n+0(FP), AX
+	MOVQ at+8(FP), CX
+	MOVQ w+16(FP), DX
+	MOVQ state+24(FP), BX
+	MOVQ grad+32(FP), SI
+	MOVQ step+40(FP), DI
+
+rows:
+	MOVQ         (CX), R8
+	VMOVSS       (R8)(DX*1), X0
+	MOVQ         8(CX), R8
+	VINSERTPS    $0x10, (R8)(DX*1), X0, X0
+	MOVQ         16(CX), R8
+	VINSERTPS    $0x20, (R8)(DX*1), X0, X0
+	MOVQ         24(CX), R8
+	VINSERTPS    $0x30, (R8)(DX*1), X0, X0
+	MOVQ         32(CX), R8
+	VMOVSS       (R8)(DX*1), X1
+	MOVQ         40(CX), R8
+	VINSERTPS    $0x10, (R8)(DX*1), X1, X1
+	MOVQ         48(CX), R8
+	VINSERTPS    $0x20, (R8)(DX*1), X1, X1
+	MOVQ         56(CX), R8
+	VINSERTPS    $0x30, (R8)(DX*1), X1, X1
+	VINSERTF128  $0x01, X1, Y0, Y1
+	MOVQ         (CX), R8
+	VMOVSS       (R8)(BX*1), X0
+	MOVQ         8(CX), R8
+	VINSERTPS    $0x10, (R8)(BX*1), X0, X0
+	MOVQ         16(CX), R8
+	VINSERTPS    $0x20, (R8)(BX*1), X0, X0
+	MOVQ         24(CX), R8
+	VINSERTPS    $0x30, (R8)(BX*1), X0, X0
+	MOVQ         32(CX), R8
+	VMOVSS       (R8)(BX*1), X2
+	MOVQ         40(CX), R8
+	VINSERTPS    $0x10, (R8)(BX*1), X2, X2
+	MOVQ         48(CX), R8
+	VINSERTPS    $0x20, (R8)(BX*1), X2, X2
+	MOVQ         56(CX), R8
+	VINSERTPS    $0x30, (R8)(BX*1), X2, X2
+	VINSERTF128  $0x01, X2, Y0, Y2
+	MOVQ         SI, R8
+	VMOVSS       (R8), X0
+	ADDQ         DI, R8
+	VINSERTPS    $0x10, (R8), X0, X0
+	ADDQ         DI, R8
+	VINSERTPS    $0x20, (R8), X0, X0
+	ADDQ         DI, R8
+	VINSERTPS    $0x30, (R8), X0, X0
+	ADDQ         DI, R8
+	VMOVSS       (R8), X3
+	ADDQ         DI, R8
+	VINSERTPS    $0x10, (R8), X3, X3
+	ADDQ         DI, R8
+	VINSERTPS    $0x20, (R8), X3, X3
+	ADDQ         DI, R8
+	VINSERTPS    $0x30, (R8), X3, X3
+	VINSERTF128  $0x01, X3, Y0, Y3
+	CMPL         penalty+48(FP), $0x00
+	JEQ          plain
+	VBROADCASTSS penalty+48(FP), Y4
+	MOVQ         (CX), R8
+	VMOVSS       (R8)(DX*1), X0
+	MOVQ         8(CX), R8
+	VINSERTPS    $0x10, (R8)(DX*1), X0, X0
+	MOVQ         16(CX), R8
+	VINSERTPS    $0x20, (R8)(DX*1), X0, X0
+	MOVQ         24(CX), R8
+	VINSERTPS    $0x30, (R8)(DX*1), X0, X0
+	MOVQ         32(CX), R8
+	VMOVSS       (R8)(DX*1), X5
+	MOVQ         40(CX), R8
+	VINSERTPS    $0x10, (R8)(DX*1), X5, X5
+	MOVQ         48(CX), R8
+	VINSERTPS    $0x20, (R8)(DX*1), X5, X5
+	MOVQ         56(CX), R8
+	VINSERTPS    $0x30, (R8)(DX*1), X5, X5
+	VINSERTF128  $0x01, X5, Y0, Y5
+	VMULPS       Y5, Y4, Y4
+	VADDPS       Y4, Y3, Y3
+
+plain:
+	VSQRTPS      Y2, Y4
+	VMULPS       Y3, Y3, Y5
+	VADDPS       Y5, Y2, Y2
+	VEXTRACTF128 $0x01, Y2, X0
+	MOVQ         (CX), R8
+	VMOVSS       X2, (R8)(BX*1)
+	MOVQ         8(CX), R8
+	VEXTRACTPS   $0x01, X2, (R8)(BX*1)
+	MOVQ         16(CX), R8
+	VEXTRACTPS   $0x02, X2, (R8)(BX*1)
+	MOVQ         24(CX), R8
+	VEXTRACTPS   $0x03, X2, (R8)(BX*1)
+	MOVQ         32(CX), R8
+	VMOVSS       X0, (R8)(BX*1)
+	MOVQ         40(CX), R8
+	VEXTRACTPS   $0x01, X0, (R8)(BX*1)
+	MOVQ         48(CX), R8
+	VEXTRACTPS   $0x02, X0, (R8)(BX*1)
+	MOVQ         56(CX), R8
+	VEXTRACTPS   $0x03, X0, (R8)(BX*1)
+	VSQRTPS      Y2, Y2
+	MOVQ         (CX), R8
+	VMOVSS       4(R8)(BX*1), X0
+	MOVQ         8(CX), R8
+	VINSERTPS    $0x10, 4(R8)(BX*1), X0, X0
+	MOVQ         16(CX), R8
+	VINSERTPS    $0x20, 4(R8)(BX*1), X0, X0
+	MOVQ         24(CX), R8
+	VINSERTPS    $0x30, 4(R8)(BX*1), X0, X0
+	MOVQ         32(CX), R8
+	VMOVSS       4(R8)(BX*1), X5
+	MOVQ         40(CX), R8
+	VINSERTPS    $0x10, 4(R8)(BX*1), X5, X5
+	MOVQ         48(CX), R8
+	VINSERTPS    $0x20, 4(R8)(BX*1), X5, X5
+	MOVQ         56(CX), R8
+	VINSERTPS    $0x30, 4(R8)(BX*1), X5, X5
+	VINSERTF128  $0x01, X5, Y0, Y5
+	VBROADCASTSS l1+60(FP), Y6
+	VXORPS       Y7, Y7, Y7
+	VXORPS       all80000000AVX2<>+0(SB), Y6, Y8
+	VCMPPS       $0x11, Y8, Y5, Y9
+	VSUBPS       Y5, Y8, Y8
+	VBLENDVPS    Y9, Y8, Y7, Y7
+	VCMPPS       $0x1e, Y6, Y5, Y8
+	VSUBPS       Y5, Y6, Y6
+	VBLENDVPS    Y8, Y6, Y7, Y6
+	VBROADCASTSS beta+56(FP), Y7
+	VADDPS       Y2, Y7, Y7
+	VBROADCASTSS l2+64(FP), Y8
+	VMULPS       Y1, Y8, Y8
+	VSUBPS       Y8, Y6, Y8
+	VADDPS       Y3, Y8, Y8
+	VBROADCASTSS rate+52(FP), Y9
+	VDIVPS       Y9, Y7, Y9
+	VMULPS       Y1, Y9, Y9
+	VSUBPS       Y9, Y8, Y8
+	VSUBPS       Y4, Y2, Y2
+	VBROADCASTSS rate+52(FP), Y4
+	VDIVPS       Y4, Y2, Y2
+	VMULPS       Y1, Y2, Y1
+	VSUBPS       Y1, Y3, Y1
+	VXORPS       Y2, Y2, Y2
+	VCMPPS       $0x04, Y2, Y6, Y2
+	VBLENDVPS    Y2, Y8, Y1, Y1
+	VADDPS       Y1, Y5, Y1
+	VEXTRACTF128 $0x01, Y1, X0
+	MOVQ         (CX), R8
+	VMOVSS       X1, 4(R8)(BX*1)
+	MOVQ         8(CX), R8
+	VEXTRACTPS   $0x01, X1, 4(R8)(BX*1)
+	MOVQ         16(CX), R8
+	VEXTRACTPS   $0x02, X1, 4(R8)(BX*1)
+	MOVQ         24(CX), R8
+	VEXTRACTPS   $0x03, X1, 4(R8)(BX*1)
+	MOVQ         32(CX), R8
+	VMOVSS       X0, 4(R8)(BX*1)
+	MOVQ         40(CX), R8
+	VEXTRACTPS   $0x01, X0, 4(R8)(BX*1)
+	MOVQ         48(CX), R8
+	VEXTRACTPS   $0x02, X0, 4(R8)(BX*1)
+	MOVQ         56(CX), R8
+	VEXTRACTPS   $0x03, X0, 4(R8)(BX*1)
+	VBROADCASTSS rate+52(FP), Y2
+	VBROADCASTSS l1+60(FP), Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       all80000000AVX2<>+0(SB), Y3, Y5
+	VCMPPS       $0x11, Y5, Y1, Y6
+	VSUBPS       Y1, Y5, Y5
+	VBLENDVPS    Y6, Y5, Y4, Y4
+	VCMPPS       $0x1e, Y3, Y1, Y5
+	VSUBPS       Y1, Y3, Y1
+	VBLENDVPS    Y5, Y1, Y4, Y1
+	VMULPS       Y1, Y2, Y1
+	VBROADCASTSS l2rate+68(FP), Y2
+	VADDPS       Y2, Y7, Y2
+	VDIVPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X0
+	MOVQ         (CX), R8
+	VMOVSS       X1, (R8)(DX*1)
+	MOVQ         8(CX), R8
+	VEXTRACTPS   $0x01, X1, (R8)(DX*1)
+	MOVQ         16(CX), R8
+	VEXTRACTPS   $0x02, X1, (R8)(DX*1)
+	MOVQ         24(CX), R8
+	VEXTRACTPS   $0x03, X1, (R8)(DX*1)
+	MOVQ         32(CX), R8
+	VMOVSS       X0, (R8)(DX*1)
+	MOVQ         40(CX), R8
+	VEXTRACTPS   $0x01, X0, (R8)(DX*1)
+	MOVQ         48(CX), R8
+	VEXTRACTPS   $0x02, X0, (R8)(DX*1)
+	MOVQ         56(CX), R8
+	VEXTRACTPS   $0x03, X0, (R8)(DX*1)
+	LEAQ         (SI)(DI*8), SI
+	ADDQ         $0x40, CX
+	SUBQ         $0x08, AX
+	JNZ          rows
+	VZEROUPPER
+	RET
 
 // func rowAdagradAVX2(dim int, w *float32, sum *float32, grad *float32, rate float32, decay float32)
 // Requires: AVX, AVX2

@@ -67,7 +67,11 @@ func TestSegments(t *testing.T) {
 		var s simd.Segments // its buffers are used again for all rules and sizes
 		for _, r := range rules {
 			for _, dim := range []int{1, 2, 3, 4, 5, 7, 8, 9, 10, 15, 16, 17, 24, 31, 32, 33} {
-				for _, n := range []int{0, 1, 2, 7, 8, 9, 31, 64} {
+				sizes := []int{0, 1, 2, 7, 8, 9, 31, 64}
+				if dim == 1 {
+					sizes = append(sizes, 600) // several runs
+				}
+				for _, n := range sizes {
 					for _, l2 := range []float32{0, 0.02} {
 						for _, gap := range []int{0, 3} {
 							const before, between, after = 3, 2, 1 // what else a row has

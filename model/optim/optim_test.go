@@ -807,7 +807,7 @@ func BenchmarkUpdate(b *testing.B) {
 
 // BenchmarkUpdateRows updates 64 rows at a time, as tables do; compare with MONOLITH_SIMD=off.
 func BenchmarkUpdateRows(b *testing.B) {
-	const rows, dim = 64, 64
+	const rows = 64
 	seen := map[string]bool{}
 	for _, r := range rules {
 		rule, ok := r.rule.(optim.RowUpdater)
@@ -815,24 +815,26 @@ func BenchmarkUpdateRows(b *testing.B) {
 			continue
 		}
 		seen[r.rule.Name()] = true
-		b.Run("rule="+r.rule.Name(), func(b *testing.B) {
-			stride := dim + r.rule.StateDim(dim)
-			data := make([]float32, rows*stride)
-			s := simd.Segments{State: 4 * dim, Dim: dim, Grads: make([]float32, rows*dim), Step: dim}
-			for i := range rows {
-				row := data[i*stride:][:stride]
-				r.rule.Init(row[:dim], row[dim:])
-				s.Rows = append(s.Rows, uintptr(unsafe.Pointer(&row[0])))
-			}
-			for k := range s.Grads {
-				s.Grads[k] = float32(k%7)/2 - 1
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				rule.UpdateRows(&s, 1e-3)
-			}
-			b.ReportMetric(rows*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
-		})
+		for _, dim := range []int{1, 64} {
+			b.Run(fmt.Sprintf("rule=%s/dim=%d", r.rule.Name(), dim), func(b *testing.B) {
+				stride := dim + r.rule.StateDim(dim)
+				data := make([]float32, rows*stride)
+				s := simd.Segments{State: uintptr(4 * dim), Dim: dim, Grads: make([]float32, rows*dim), Step: dim}
+				for i := range rows {
+					row := data[i*stride:][:stride]
+					r.rule.Init(row[:dim], row[dim:])
+					s.Rows = append(s.Rows, uintptr(unsafe.Pointer(&row[0])))
+				}
+				for k := range s.Grads {
+					s.Grads[k] = float32(k%7)/2 - 1
+				}
+				b.ReportAllocs()
+				for b.Loop() {
+					rule.UpdateRows(&s, 1e-3)
+				}
+				b.ReportMetric(rows*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
+			})
+		}
 	}
 }
 

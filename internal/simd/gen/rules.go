@@ -16,7 +16,9 @@ type rule struct {
 	rates bool
 	// rows is set where there is a kernel for segments of rows too.
 	rows bool
-	body func(o operands, s func(i int) vector)
+	// singles is set where there is one for rows of one weight.
+	singles bool
+	body    func(o operands, s func(i int) vector)
 }
 
 // rules emits them as kernels over vectors.
@@ -54,7 +56,7 @@ func (a *asm) all() []rule {
 	}
 	adagrad := rule{
 		name: "adagrad", doc: "is g += decay·w, n += g·g, w -= rate·g/√n.", arrays: []string{"w", "n1", "grad"}, scalars: []string{"rate", "decay"},
-		unroll: 1, rows: true,
+		unroll: 1, rows: true, singles: true,
 		body: func(o operands, s func(int) vector) {
 			w := o.load(0)
 			g := a.add(o.load(2), a.mul(w, s(1)))
@@ -128,7 +130,7 @@ func (a *asm) all() []rule {
 	}
 	return append(all, rule{
 		name: "ftrl", doc: "is the update of FTRL-Proximal; l2rate is l2·rate.", arrays: []string{"w", "n1", "z", "grad"},
-		scalars: []string{"rate", "beta", "l1", "l2", "l2rate"}, unroll: 1, rows: true,
+		scalars: []string{"rate", "beta", "l1", "l2", "l2rate"}, unroll: 1, rows: true, singles: true,
 		body: func(o operands, s func(int) vector) {
 			const rate, beta, l1, l2, l2rate = 0, 1, 2, 3, 4
 			w, n, g := o.load(0), o.load(1), o.load(3)

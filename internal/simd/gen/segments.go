@@ -14,6 +14,9 @@ func segmentKernels(a *asm) {
 		if r.rows {
 			a.segments(r)
 		}
+		if r.singles {
+			a.singles(r)
+		}
 	}
 	a.groupRules()
 	a.groupSums()
@@ -141,6 +144,81 @@ func (a *asm) segments(r rule) {
 			}
 		}
 	})
+}
+
+// singles emits a rule for rows of one weight, eight of them to a vector.
+func (a *asm) singles(r rule) {
+	signature := "func(n int, at *uintptr, w, state uintptr, grad *float32, step int, penalty float32"
+	for _, s := range r.scalars {
+		signature += ", " + s + " float32"
+	}
+	doc := "does to n > 0 rows, a multiple of eight, whose addresses are given and differ: " + r.doc +
+		" The weight lies w bytes into a row, the state, one float after the other, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0."
+	a.fn(r.name+"Singles", signature+")", doc)
+	n, rows, w, state, grad, step := a.gp("n"), a.gp("at"), a.gp("w"), a.gp("state"), a.gp("grad"), a.gp("step")
+	row := a.GP64()
+	place := func(array, lane int) operand.Mem {
+		a.MOVQ(at(rows, 8*lane), row)
+		if array == 0 {
+			return operand.Mem{Base: row, Index: w, Scale: 1}
+		}
+		return operand.Mem{Base: row, Index: state, Scale: 1, Disp: 4 * (array - 1)}
+	}
+	gather := func(of func(lane int) operand.Mem) vector {
+		var halves [2]reg.VecVirtual
+		for i := range halves {
+			x := a.XMM()
+			a.VMOVSS(of(4*i), x)
+			for j := 1; j < 4; j++ {
+				a.VINSERTPS(imm(j<<4), of(4*i+j), x, x)
+			}
+			halves[i] = x
+		}
+		v := a.YMM()
+		a.VINSERTF128(imm(1), halves[1], halves[0].AsY(), v)
+		return v
+	}
+	weights := func(lane int) operand.Mem { return place(0, lane) }
+	a.Label("rows")
+	r.body(operands{
+		load: func(i int) vector {
+			if i < len(r.arrays)-1 {
+				return gather(func(lane int) operand.Mem { return place(i, lane) })
+			}
+			a.MOVQ(grad, row)
+			v := gather(func(lane int) operand.Mem {
+				if lane > 0 {
+					a.ADDQ(step, row)
+				}
+				return at(row, 0)
+			})
+			a.CMPL(a.param("penalty"), imm(0))
+			a.JEQ(label("plain"))
+			a.VADDPS(a.mul(a.scalar("penalty"), gather(weights)), v, v)
+			a.Label("plain")
+			return v
+		},
+		store: func(v vector, i int) {
+			low, high := v.AsX(), a.XMM()
+			a.VEXTRACTF128(imm(1), v, high)
+			for lane := range 8 {
+				x, to := low, place(i, lane)
+				if lane >= 4 {
+					x = high
+				}
+				if lane%4 == 0 {
+					a.VMOVSS(x, to)
+				} else {
+					a.VEXTRACTPS(imm(lane%4), x, to)
+				}
+			}
+		},
+	}, func(i int) vector { return a.scalar(r.scalars[i]) })
+	a.LEAQ(operand.Mem{Base: grad, Index: step, Scale: 8}, grad)
+	a.ADDQ(imm(64), rows)
+	a.SUBQ(imm(8), n)
+	a.JNZ(label("rows"))
+	a.ret()
 }
 
 // param is a parameter where it lies in memory.
