@@ -210,6 +210,73 @@ func TestUploads(t *testing.T) {
 	}
 }
 
+// inOrder is a store that looks, whenever a snapshot is complete in it, whether that can be read.
+type inOrder struct {
+	mem
+	seen, added, faults *[]string
+}
+
+func (s inOrder) Create(ctx context.Context, name string) (fsx.Writer, error) {
+	w, err := s.mem.Create(ctx, name)
+	return inOrderWriter{w, s, name}, err
+}
+
+type inOrderWriter struct {
+	fsx.Writer
+	s    inOrder
+	name string
+}
+
+func (w inOrderWriter) Commit(ctx context.Context) error {
+	err := w.Writer.Commit(ctx)
+	if err != nil || filepath.Base(w.name) != snapshot.ManifestName {
+		return err
+	}
+	path := filepath.Dir(w.name)
+	*w.s.seen = append(*w.s.seen, path)
+	info, err := snapshot.ReadInfoIn(w.s.mem, path)
+	if err == nil && info.Base != nil {
+		*w.s.added = append(*w.s.added, path)
+		_, err = snapshot.Chain(w.s.mem, info)
+	}
+	if err != nil {
+		*w.s.faults = append(*w.s.faults, err.Error())
+	}
+	return nil
+}
+
+// TestBasesAreUploadedFirst: where several snapshots wait that add to each other, none is in the store before what it adds to, so that a machine which is lost then is continued from all that is there.
+func TestBasesAreUploadedFirst(t *testing.T) {
+	t.Parallel()
+	var seen, added, faults []string
+	store := inOrder{mem{new(fsxtest.Mem)}, &seen, &added, &faults}
+	taken := make(chan struct{})
+	opened := 0
+	m := must(t, options(t.TempDir(), "first", func(ctx context.Context) (upload.Store, error) {
+		if opened++; opened > 1 { // the first is Restore's
+			select {
+			case <-taken:
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}
+		return store, nil
+	}, 4), 20)
+	var ids []uint64
+	for _, steps := range []int{400, 2, 2} { // few rows change in two steps
+		ids = append(ids, m.train(steps, ps.SnapshotOptions{}).ID)
+	}
+	close(taken)
+	m.wait()
+	m.end()
+	if len(faults) > 0 {
+		t.Errorf("completed in the order %q: %q", seen, faults)
+	}
+	if len(seen) < len(ids) || len(added) < 2 {
+		t.Errorf("of %d snapshots %q were uploaded, and %q add to another: no test", len(ids), seen, added)
+	}
+}
+
 // gated is a store that takes nothing until it is opened.
 type gated struct {
 	mem
