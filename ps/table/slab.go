@@ -15,8 +15,8 @@ const (
 	maxRows = 1<<32 - 2*firstSlab
 	// goSlabBytes is the size below which memory of the Go heap serves as well as a mapping of its own.
 	goSlabBytes = 64 << 10
-	// hugePageBytes is the size of a mapping from which huge pages are asked for: below, they would make small tables large.
-	hugePageBytes = 8 << 20
+	// hugePageBytes is the size of a mapping from which huge pages are asked for: that of one, since below they would make small tables large.
+	hugePageBytes = populateBytes
 )
 
 // meta is what a row has besides weights and state. It lies apart, so that a lookup touches weights only, but for narrow rows: there it lies behind the
