@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
@@ -193,7 +192,7 @@ func TestServeModelsGRPC(t *testing.T) {
 	if err := job.ServeModels(t.Context(), o); !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), "--grpc: ") {
 		t.Errorf("a second server at %s: %v", o.GRPC, err)
 	}
-	dial := func(token string) *grpc.ClientConn {
+	dial := func(token string) *wire.Client {
 		cc, err := wire.NewClient(o.GRPC, wire.ClientConfig{TLS: &wire.TLS{CA: a.File}, Token: secure.Fixed(token)})
 		if err != nil {
 			t.Fatal(err)

@@ -430,7 +430,6 @@ func (s *serving) serve(shard int, node *shard.Node, dir string, l net.Listener)
 	if err != nil {
 		return err
 	}
-	conf.Local = wire.IsLocal(s.listens(shard))
 	o := rpc.ServerOptions{
 		Identity: s.id, Shard: shard, Node: node, Config: conf,
 		MaxMessage: int(s.cfg.PS.MaxMessage), Dir: dir, Logger: s.log,

@@ -438,7 +438,7 @@ func (o *ServeModelsOptions) checkShards() error {
 
 // dial makes a client of the row shards; nil: there are none. hangUp ends its connections.
 func (r *RowShards) dial(metrics *serve.Metrics, log *slog.Logger) (_ *rows.Client, hangUp func() error, err error) {
-	var conns []*grpc.ClientConn
+	var conns []*wire.Client
 	hangUp = func() error {
 		var errs []error
 		for _, c := range conns {

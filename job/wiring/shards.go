@@ -117,7 +117,11 @@ func ClientConfig(p *spec.PS) (wire.ClientConfig, error) {
 		if addr == "" { // a shard without a standby
 			continue
 		}
-		if _, err := wire.DialOptions(addr, c); err != nil {
+		cc, err := wire.NewClient(addr, c) // which connects to nobody
+		if err == nil {
+			err = cc.Close()
+		}
+		if err != nil {
 			return c, fault.Config("ps.tls: %w", err)
 		}
 	}

@@ -9,8 +9,6 @@ import (
 	"net"
 	"slices"
 
-	"google.golang.org/grpc"
-
 	"github.com/monolith-go/monolith/internal/bench"
 	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
@@ -25,7 +23,7 @@ const (
 	rowBytes = 4 * dim
 )
 
-// Wire measures lookups and pushes over a stream of gRPC against plain TCP framing of the same bytes, on loopback: payload
+// Wire measures lookups and pushes over a stream against plain TCP framing of the same bytes, on loopback: payload
 // per second of processor time of both ends together. The other end of either answers out of a fixed buffer; the cases
 // "with a shard" have a shard at the end of the stream, and one in this process beside; those of a precision are the same rows as float32
 // beside, and MB are those of float32 in both.
@@ -105,7 +103,7 @@ func compareWire(ctx context.Context, o bench.Options, name string, push, shard 
 	if conn, err = overWire(ctx, conn, param.Float32, &ends); err != nil {
 		return bench.Result{}, err
 	}
-	ours, err := caller(ctx, "grpc", conn, push, rows)
+	ours, err := caller(ctx, "stream", conn, push, rows)
 	if err != nil {
 		return bench.Result{}, err
 	}
@@ -226,11 +224,10 @@ func overWire(ctx context.Context, c ps.Conn, p param.Precision, ends *ends) (ps
 	if err != nil {
 		return nil, err
 	}
-	so, err := wire.ServerOptions(wire.ServerConfig{Local: true})
+	srv, err := wire.NewServer(wire.ServerConfig{})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	srv := grpc.NewServer(so...)
 	wire.RegisterServer(srv, host{c}, wire.HostOptions{})
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()

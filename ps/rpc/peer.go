@@ -56,7 +56,7 @@ func (t Target) String() string { return fmt.Sprintf("shard %d at %s", t.Shard, 
 // peer is a [ps.Peer] in another process.
 type peer struct {
 	t  Target
-	cc *grpc.ClientConn
+	cc *wire.Client
 	s  psv1.ShardClient
 	// other is the shard's other process, or nil.
 	other *peer

@@ -300,7 +300,7 @@ func (r *Remote) Probe(ctx context.Context, index, blocks int) (ps.Probe, error)
 }
 
 // connect opens the stream of a session to a shard, of so many; 0: that is not compared.
-func connect(ctx context.Context, cc *grpc.ClientConn, t Target, shards int, session, generation uint64, worker string) (ps.Conn, error) {
+func connect(ctx context.Context, cc *wire.Client, t Target, shards int, session, generation uint64, worker string) (ps.Conn, error) {
 	c, err := wire.Dial(ctx, cc, wire.Hello{
 		Role: t.Identity.Role, Job: t.Identity.Job, Plan: t.Identity.Plan, Source: t.Identity.Source, Model: t.Identity.Model,
 		Precision: t.Identity.Precision, Layout: t.Identity.Layout, Shape: t.Identity.Shape, Shards: shards, Shard: t.Shard, Generation: generation, Session: session, Worker: worker,

@@ -4,9 +4,6 @@ import (
 	"errors"
 	"testing"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/pstest"
@@ -129,7 +126,7 @@ func TestScale(t *testing.T) {
 		}
 	}
 	// A stream that thinks of another number of shards is refused, whatever its generation.
-	cc, err := grpc.NewClient("passthrough:///"+c.addrs[1], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	cc, err := wire.NewClient(c.addrs[1], wire.ClientConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}

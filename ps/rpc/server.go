@@ -52,7 +52,7 @@ const (
 // Server serves one shard. It owns goroutines from Serve to Stop.
 type Server struct {
 	o         ServerOptions
-	grpc      *grpc.Server
+	grpc      *wire.Server
 	health    *health.Server
 	admission *admission
 	cluster   atomic.Pointer[coordinator.Cluster] // what coordinates here now, or nil
@@ -71,12 +71,11 @@ func NewServer(o ServerOptions) (*Server, error) {
 	s.admission = &admission{o: &s.o, now: time.Now}
 	config := o.Config
 	config.Admit, config.Logger = s.admission.admit, o.Logger
-	opts, err := wire.ServerOptions(config)
-	if err != nil {
+	var err error
+	if s.grpc, err = wire.NewServer(config, grpc.ChainUnaryInterceptor(s.coordinating), grpc.MaxRecvMsgSize(maxControl), grpc.WaitForHandlers(true)); err != nil {
 		return nil, err
 	}
 	s.cluster.Store(o.Cluster)
-	s.grpc = grpc.NewServer(append(opts, grpc.ChainUnaryInterceptor(s.coordinating), grpc.MaxRecvMsgSize(maxControl), grpc.WaitForHandlers(true))...)
 	s.run, s.stop = context.WithCancel(context.Background())
 	wire.RegisterServer(s.grpc, host{s}, wire.HostOptions{MaxMessage: o.MaxMessage, Logger: o.Logger})
 	psv1.RegisterShardServer(s.grpc, &shardService{n: o.Node})

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
 )
@@ -30,7 +28,7 @@ type ConnOptions struct {
 	MaxMessage int
 	// Other, if not nil, is a connection to the other process of the shard: when the one does not answer, or is not in charge, the
 	// other is tried. CallTimeout is 1 s by default then, and MaxBackoff 200 ms, so that a take-over is found soon.
-	Other *grpc.ClientConn
+	Other *Client
 	// OnReconnect, if not nil, is called when a new stream is in for one that broke of cause.
 	OnReconnect func(shard int, cause error)
 	// Logger gets streams that broke and were begun again; nil discards.
@@ -74,11 +72,9 @@ const (
 // other, and Close may be called from anywhere. A call whose stream breaks is sent again in a new one until it is answered,
 // which is safe because repeating a call is. It runs no goroutine of its own.
 type Conn struct {
-	cc    *grpc.ClientConn
+	cc    *Client
 	hello hello
 	opts  ConnOptions
-	codec rawCodec
-	pool  bufferPool
 	watch *watch
 
 	// closing is closed when Close cannot wait for the call under way any longer.
@@ -106,13 +102,13 @@ type Conn struct {
 
 var _ ps.Conn = (*Conn)(nil)
 
-// Dial begins a session with a shard over cc, which should be made with [DialOptions] and stays the caller's. It tries as
+// Dial begins a session with a shard over cc, which stays the caller's. It tries as
 // long as a call would. Errors: [ErrUnreachable], [ErrVersion], [ErrNotAdmitted], [ErrProtocol], the host's, the context's.
-func Dial(ctx context.Context, cc *grpc.ClientConn, h Hello, o ConnOptions) (*Conn, error) {
+func Dial(ctx context.Context, cc *Client, h Hello, o ConnOptions) (*Conn, error) {
 	o = o.withDefaults()
 	h.Version, h.Resumed = ProtocolVersion, false
 	c := &Conn{
-		cc: cc, hello: hello{h, o.CallTimeout / 4}, opts: o, codec: newCodec(), watch: newWatch(o.CallTimeout),
+		cc: cc, hello: hello{h, o.CallTimeout / 4}, opts: o, watch: newWatch(o.CallTimeout),
 		turn: make(chan struct{}, 1), closing: make(chan struct{}), commits: map[ps.SplitID]ps.Control{}, limit: uint64(o.MaxMessage),
 	}
 	// The session continues when the context of Dial ends.

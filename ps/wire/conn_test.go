@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/monolith-go/monolith/model/param"
@@ -116,26 +115,21 @@ func newRemote(t testing.TB, f *fakeConn, o remoteOptions) (*remote, *wire.Conn)
 	t.Helper()
 	h := newHost()
 	r := &remote{host: h, done: make(chan error, 1), opts: o.conn}
-	so, err := wire.ServerOptions(o.server)
-	if err != nil {
+	var err error
+	if r.srv, err = wire.NewServer(o.server); err != nil {
 		t.Fatal(err)
 	}
-	r.srv = grpc.NewServer(so...)
 	wire.RegisterServer(r.srv, h, o.host)
 	pipe := bufconn.Listen(1 << 20)
 	go func() { r.done <- r.srv.Serve(pipe) }()
-	do, err := wire.DialOptions("localhost:0", o.client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	do = append(do, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+	o.client.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
 		c, err := pipe.DialContext(ctx)
 		if err == nil && o.dialed != nil {
 			c = o.dialed(c)
 		}
 		return c, err
-	}))
-	if r.cc, err = grpc.NewClient("passthrough:///pipe", do...); err != nil {
+	}
+	if r.cc, err = wire.NewClient("localhost:1", o.client); err != nil {
 		t.Fatal(err)
 	}
 	return r, r.wrap(t, "w", 3, f)

@@ -2,18 +2,18 @@ package wire
 
 import (
 	"encoding/binary"
+	"io"
 	"slices"
 	"unsafe"
 
 	"github.com/monolith-go/monolith/model/param"
 )
 
-// receiver is the receiving half of a stream.
-type receiver interface{ RecvMsg(m any) error }
-
 const (
 	// growStep is how many bytes of a slice are made room for before any of them has arrived.
 	growStep = 64 << 10
+	// readSize is how much is read where less is wanted, bytes. What is longer is read to where it belongs.
+	readSize = 16 << 10
 	// maxName bounds names of splits, workers, jobs and keys of worker state, bytes.
 	maxName = 64 << 10
 	// maxNames bounds how many names of up to maxKept bytes a decoder remembers, so that it need not make the string again.
@@ -24,58 +24,29 @@ const (
 // decoder reads frames. It is for one goroutine. Room is made as bytes arrive, whatever the lengths in the frame say. The
 // first error stays.
 type decoder struct {
-	from     receiver
+	from     io.Reader
 	portable bool
-	msg      message
-	at, off  int    // in msg.in
+	room     []byte
+	rest     []byte // of room: what was read and not asked for
 	left     uint64 // bytes of the frame that are not read yet
-	arrived  func() // called after every message; may be nil
 	names    map[string]string
 	name     []byte
+	few      [headerLen]byte // what is read in one go and is no slice
 	halves   []uint16
 	err      error
 }
 
-func newDecoder(from receiver) decoder {
+func newDecoder(from io.Reader) decoder {
 	return decoder{from: from, portable: !littleEndian, names: map[string]string{}}
-}
-
-// free gives back what was received and not read.
-func (d *decoder) free() {
-	for _, b := range d.msg.in[d.at:] {
-		b.Free()
-	}
-	clear(d.msg.in)
-	d.msg.in, d.at, d.off = d.msg.in[:0], 0, 0
-}
-
-// fill receives the next message.
-func (d *decoder) fill() {
-	clear(d.msg.in)
-	d.msg.in, d.at, d.off = d.msg.in[:0], 0, 0
-	if d.err = d.from.RecvMsg(&d.msg); d.err != nil {
-		d.msg.in = d.msg.in[:0]
-		return
-	}
-	if d.arrived != nil {
-		d.arrived()
-	}
-	if d.msg.in.Len() == 0 {
-		d.err = violation("empty message")
-	}
 }
 
 // next reads a header, waiting for a frame as long as it takes. limit bounds the frame's size.
 func (d *decoder) next(limit uint64, setting string) (header, error) {
 	var h header
-	if d.err == nil && d.at < len(d.msg.in) {
-		d.err = violation("bytes after a frame")
-	}
-	var b [headerLen]byte
 	d.left = headerLen
-	d.read(b[:])
+	d.read(d.few[:])
 	if d.err == nil {
-		d.err = h.parse(&b)
+		d.err = h.parse(&d.few)
 	}
 	if d.err == nil && h.size() > limit {
 		d.err = tooLarge(h.kind.String(), h.size(), limit, setting)
@@ -101,40 +72,54 @@ func (d *decoder) read(p []byte) {
 		d.err = violation("frame ends %d bytes early", uint64(len(p))-d.left)
 	}
 	for len(p) > 0 && d.err == nil {
-		if d.at == len(d.msg.in) {
-			d.fill()
-			continue
+		n := copy(p, d.rest)
+		d.rest = d.rest[n:]
+		if n == 0 {
+			if n = d.receive(p); n == 0 {
+				continue
+			}
 		}
-		b := d.msg.in[d.at]
-		data := b.ReadOnlyData()
-		k := copy(p, data[d.off:])
-		p, d.off, d.left = p[k:], d.off+k, d.left-uint64(k)
-		if d.off == len(data) {
-			b.Free()
-			d.at, d.off = d.at+1, 0
-		}
+		p, d.left = p[n:], d.left-uint64(n)
 	}
 	if d.err != nil {
 		clear(p) // a caller that looks at it before the error sees zeros
 	}
 }
 
+// receive reads to p, where that is long, and returns how much, or else to room.
+func (d *decoder) receive(p []byte) (n int) {
+	if len(p) >= readSize {
+		if n, d.err = d.from.Read(p); n > 0 {
+			d.err = nil // it comes again
+		}
+		return n
+	}
+	if d.room == nil {
+		d.room = make([]byte, readSize)
+	}
+	if n, d.err = d.from.Read(d.room); n > 0 {
+		d.err = nil
+	}
+	d.rest = d.room[:n]
+	return 0
+}
+
 func (d *decoder) u8() byte {
-	var b [1]byte
-	d.read(b[:])
+	b := d.few[:1]
+	d.read(b)
 	return b[0]
 }
 
 func (d *decoder) u32() uint32 {
-	var b [4]byte
-	d.read(b[:])
-	return binary.LittleEndian.Uint32(b[:])
+	b := d.few[:4]
+	d.read(b)
+	return binary.LittleEndian.Uint32(b)
 }
 
 func (d *decoder) u64() uint64 {
-	var b [8]byte
-	d.read(b[:])
-	return binary.LittleEndian.Uint64(b[:])
+	b := d.few[:8]
+	d.read(b)
+	return binary.LittleEndian.Uint64(b)
 }
 
 // count reads the number of things that take at least size bytes each of what is left.

@@ -1,10 +1,21 @@
-// Package wire carries a client's stream to a shard over gRPC: [Conn] is a [ps.Conn] whose other end is in another process,
-// and [RegisterServer] hands what arrives to the ps.Conn of a [Host].
+// Package wire carries a client's stream to a shard in another process: [Conn] is a [ps.Conn] whose other end is there, and
+// [RegisterServer] hands what arrives to the ps.Conn of a [Host].
 //
-// A session has, to each shard, one bidirectional gRPC stream at a time, of service monolith.ps.v1.Stream, method Session.
-// Calls are made one after another in it, so it keeps the order that ps.Conn promises. A stream that breaks is replaced,
+// A session has, to each shard, one stream at a time: a bidirectional gRPC stream, of service monolith.ps.v1.Stream, method Session, and its line,
+// a connection of its own to the same address. gRPC lets the client in, carries hello and welcome, and says why a stream ends; everything else goes
+// on the line, for a fraction of the processor time (docs/decisions/20261126-rows-on-lines.md). Both end together.
+// Calls are made one after another in a stream, so it keeps the order that ps.Conn promises. A stream that breaks is replaced,
 // and the call under way is sent again: calls change nothing when they are repeated. The server lets streams of one session
 // follow each other without overlap.
+//
+// # Lines
+//
+// A client opens the line when it is welcomed, with the TLS that gRPC has there, if any (ALPN monolith-ps), and begins it with
+//
+//	"MPSL" │ ticket, the 32 bytes of the welcome
+//
+// by which the server, whose listener takes gRPC's connections too, knows it and the stream that it belongs to. A ticket is random and good for one line; a line of no
+// stream that waits for one is closed, and so is a stream without a line after 5 s.
 //
 // # Frames
 //
@@ -16,7 +27,7 @@
 //	│      │  u8  │  u8   │     │         │ of controls u32 │ of body  │          │           │
 //	└──────┴──────┴───────┴─────┴─────────┴────────┴────────┴──────────┴──────────┴───────────┘
 //
-// It travels as gRPC messages of at most 256 KiB each, cut anywhere, and begins a message of its own. seq numbers a
+// Hello, welcome and the error in place of one are a gRPC message each (google.protobuf.BytesValue), all others follow each other on the line. seq numbers a
 // client's calls; whatever answers one has its number. A call that is sent again keeps it. That of hello and welcome numbers
 // the streams of a session, so that a server knows the newest.
 //
@@ -42,7 +53,7 @@
 //
 // What a server sends:
 //
-//	2 welcome  incarnation u64 │ limit u64, bytes of a frame
+//	2 welcome  incarnation u64 │ limit u64, bytes of a frame │ ticket, 32 bytes
 //	9 reply    cut u64 │ commits u64 │ own u64 │ as above
 //	10 error   n u8 │ n × code u8 │ code 2: epoch u64 │ current u64 │ source str │ split str │ text str
 //	11 alive   - ; the call of this seq is still being handled
@@ -62,6 +73,7 @@
 //
 // # Trust
 //
-// TLS, tokens and the names of certificates say who may connect, and what for ([ServerOptions], [DialOptions], [Granted]). A client that may train
+// TLS, tokens and the names of certificates say who may connect, and what for ([ServerConfig], [ClientConfig], [Granted]). A line is its stream's who has the
+// ticket, which travels as what else a stream says does: a network that can be read without TLS would give away the rows too. A client that may train
 // is trusted with the parameters, but no bytes that he sends make a process panic.
 package wire

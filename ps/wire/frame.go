@@ -2,10 +2,8 @@ package wire
 
 import (
 	"encoding/binary"
-	"sync/atomic"
+	"net"
 	"unsafe"
-
-	"google.golang.org/grpc/mem"
 
 	"github.com/monolith-go/monolith/model/param"
 )
@@ -129,165 +127,124 @@ func fromWire[T number](s []T) {
 	}
 }
 
-// sender is the sending half of a stream.
-type sender interface{ SendMsg(m any) error }
+const (
+	// stageSize is the room of an encoder for what it copies, bytes.
+	stageSize = 64 << 10
+	// minKept is the least that is worth sending out of the memory where it lies, bytes; below it, a copy costs less.
+	minKept = 8 << 10
+	// atOnce is how much is written in one call of the kernel, bytes: whatever the length of a frame, the watch sees that it moves, and the other
+	// side reads what is still in a cache.
+	atOnce = 512 << 10
+)
 
-// encoder writes frames, cut into messages of chunkSize. It is for one goroutine at a time. The first error stays until
-// the next begin.
+// encoder writes frames. It is for one goroutine at a time. The first error stays until the next begin.
 type encoder struct {
-	to       sender
-	pool     *bufferPool
+	to       writer
 	portable bool
-	msg      message
-	buf      *[]byte // chunk being filled
-	n        int     // bytes in it
-	left     uint64  // bytes of the frame that are not in a chunk yet
-	slab     []mem.Buffer
-	sent     func() // called after every message; may be nil
+	buf      []byte      // what was copied and is not written
+	from     int         // where the part of buf begins that is not in pieces
+	pieces   net.Buffers // what is to be written, in buf and elsewhere
+	out      net.Buffers // pieces that are being written
+	queued   int         // bytes of pieces
+	left     uint64      // bytes of the frame that have not come yet
 	halves   []uint16
 	err      error
 }
 
-func newEncoder(to sender, pool *bufferPool) encoder {
-	return encoder{to: to, pool: pool, portable: !littleEndian}
-}
+func newEncoder(to writer) encoder { return encoder{to: to, portable: !littleEndian} }
 
 // begin starts a frame, of which h has the lengths.
 func (e *encoder) begin(h header) {
-	e.err, e.left = nil, h.size()
-	e.next()
-	// Every buffer is longer than a header.
-	h.put((*[headerLen]byte)(*e.buf))
-	e.n = headerLen
+	if e.buf == nil {
+		e.buf = make([]byte, 0, stageSize)
+	}
+	e.reset()
+	e.err, e.left = nil, h.size()-headerLen
+	e.buf = e.buf[:headerLen]
+	h.put((*[headerLen]byte)(e.buf))
 }
 
-// next takes a buffer for what is left.
-func (e *encoder) next() {
-	n := int(min(e.left, chunkSize))
-	e.buf, e.n, e.left = e.pool.Get(n), 0, e.left-uint64(n)
+// reset forgets what is not written.
+func (e *encoder) reset() {
+	clear(e.pieces)
+	e.buf, e.from, e.pieces, e.queued = e.buf[:0], 0, e.pieces[:0], 0
 }
 
-// flush sends the chunk.
+// seal puts what was copied in its place among the pieces.
+func (e *encoder) seal() {
+	if p := e.buf[e.from:]; len(p) > 0 {
+		e.pieces, e.queued, e.from = append(e.pieces, p), e.queued+len(p), len(e.buf)
+	}
+}
+
+// flush writes all that there is.
 func (e *encoder) flush() {
-	e.put(mem.NewBuffer(e.buf, e.pool))
-	e.buf = nil
+	e.seal()
+	e.out = e.pieces
+	e.err = e.to.writev(&e.out)
+	e.out = nil
+	e.reset()
 }
 
-// put sends buffers as a message.
-func (e *encoder) put(buffers ...mem.Buffer) {
-	n := len(buffers)
-	if len(e.slab) < n {
-		// gRPC keeps the slice until it is written, so it cannot be reused; many are made at once.
-		e.slab = make([]mem.Buffer, 64)
+// room reports whether n more bytes belong to the frame, and counts them.
+func (e *encoder) room(n int) bool {
+	if e.err == nil && uint64(n) > e.left {
+		e.err = violation("frame is longer than was announced")
 	}
-	copy(e.slab, buffers)
-	e.msg.out, e.slab = e.slab[:n:n], e.slab[n:]
-	e.err = e.to.SendMsg(&e.msg)
-	e.msg.out = nil
-	if e.sent != nil {
-		e.sent()
-	}
-}
-
-// minKept is the least that is worth sending out of the memory where it lies; below it, a copy costs less.
-const minKept = 16 << 10
-
-// outbox is memory that values are sent from without a copy. It is not written to before gRPC has given all of it back.
-type outbox struct {
-	values []float32
-	pieces [][]byte
-	out    atomic.Int32 // pieces that gRPC holds
-}
-
-var _ mem.BufferPool = (*outbox)(nil)
-
-// Get implements [mem.BufferPool]; nobody calls it.
-func (o *outbox) Get(n int) *[]byte {
-	b := make([]byte, n)
-	return &b
-}
-
-// Put implements [mem.BufferPool]: a piece comes back.
-func (o *outbox) Put(*[]byte) { o.out.Add(-1) }
-
-// free returns an outbox that nothing is being sent from: o, where it is one. If not, the client asks again before it has its answer, or a
-// connection ended with it, and the memory is gRPC's until it lets go of it.
-func (o *outbox) free() *outbox {
-	if o == nil || o.out.Load() > 0 {
-		return &outbox{}
-	}
-	return o
-}
-
-// cut makes pieces of the values of a chunk's size, the last no smaller than gRPC gives back.
-func (o *outbox) cut() {
-	o.pieces = o.pieces[:0]
-	for b := bytesOf(o.values); len(b) > 0; {
-		n := chunkSize
-		if len(b) < chunkSize+tierSize[0] {
-			n = len(b)
-		}
-		o.pieces, b = append(o.pieces, b[:n:n]), b[n:]
-	}
-}
-
-// send sends what is encoded and then all values of an outbox, which end the frame.
-func (e *encoder) send(o *outbox) {
 	if e.err != nil {
-		return
+		return false
 	}
-	if size := 4 * uint64(len(o.values)); e.portable || size < minKept || e.left+uint64(len(*e.buf)-e.n) != size {
-		putNumbers(e, o.values)
-		return
-	}
-	*e.buf, e.left = (*e.buf)[:e.n], 0
-	o.cut()
-	o.out.Add(int32(len(o.pieces)))
-	for i := range o.pieces {
-		b := mem.NewBuffer(&o.pieces[i], o)
-		switch {
-		case e.err != nil:
-			b.Free()
-		case i == 0: // the head goes with the first
-			e.put(mem.NewBuffer(e.buf, e.pool), b)
-			e.buf = nil
-		default:
-			e.put(b)
-		}
-	}
+	e.left -= uint64(n)
+	return true
 }
 
-// bytes appends p.
+// copied appends a copy of p, which is no longer than a stage.
+func (e *encoder) copied(p []byte) {
+	if !e.room(len(p)) {
+		return
+	}
+	if len(e.buf)+len(p) > cap(e.buf) {
+		if e.flush(); e.err != nil {
+			return
+		}
+	}
+	e.buf = append(e.buf, p...)
+}
+
+// bytes appends p, which must stay as it is until end.
 func (e *encoder) bytes(p []byte) {
+	if len(p) < minKept {
+		e.copied(p)
+		return
+	}
+	if !e.room(len(p)) {
+		return
+	}
 	for len(p) > 0 && e.err == nil {
-		k := copy((*e.buf)[e.n:], p)
-		e.n += k
-		p = p[k:]
-		if e.n == len(*e.buf) && e.left > 0 {
-			if e.flush(); e.err == nil {
-				e.next()
-			}
-		} else if k == 0 {
-			e.err = violation("frame is longer than was announced")
+		e.seal()
+		n := min(len(p), max(atOnce-e.queued, minKept))
+		e.pieces, e.queued, p = append(e.pieces, p[:n]), e.queued+n, p[n:]
+		if e.queued >= atOnce {
+			e.flush()
 		}
 	}
 }
 
 func (e *encoder) u8(v byte) {
 	b := [1]byte{v}
-	e.bytes(b[:])
+	e.copied(b[:])
 }
 
 func (e *encoder) u32(v uint32) {
 	var b [4]byte
 	binary.LittleEndian.PutUint32(b[:], v)
-	e.bytes(b[:])
+	e.copied(b[:])
 }
 
 func (e *encoder) u64(v uint64) {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], v)
-	e.bytes(b[:])
+	e.copied(b[:])
 }
 
 func (e *encoder) str(s string) {
@@ -295,19 +252,15 @@ func (e *encoder) str(s string) {
 	e.bytes(unsafe.Slice(unsafe.StringData(s), len(s)))
 }
 
-// end sends the last chunk.
+// end writes the rest of the frame. The memory of what was appended is its owner's again.
 func (e *encoder) end() error {
-	switch {
-	case e.err != nil || e.buf == nil:
-	case e.left > 0 || e.n != len(*e.buf):
+	if e.err == nil && e.left > 0 {
 		e.err = violation("frame is shorter than was announced")
-	default:
+	}
+	if e.err == nil && (len(e.buf) > 0 || len(e.pieces) > 0) {
 		e.flush()
 	}
-	if e.buf != nil {
-		e.pool.Put(e.buf)
-		e.buf = nil
-	}
+	e.reset()
 	return e.err
 }
 
@@ -322,7 +275,11 @@ func putHalves(e *encoder, p param.Precision, values []float32, k int) {
 	for len(values) > 0 {
 		n := min(len(values), halvesAtOnce)
 		p.Encode(e.halves[:n], values[:n], k)
-		putNumbers(e, e.halves[:n])
+		if e.portable {
+			putNumbers(e, e.halves[:n])
+		} else {
+			e.copied(bytesOf(e.halves[:n])) // they are written over
+		}
 		values = values[n:]
 	}
 }

@@ -9,73 +9,64 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"net"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/grpc/mem"
 
 	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
 )
 
-// recorder takes what an encoder sends, and frees it as gRPC would.
+// recorder takes what an encoder writes: its bytes, and which memory they lay in.
 type recorder struct {
-	messages [][]byte
-	discard  bool
+	bytes.Buffer
+	pieces  [][]byte
+	discard bool
 }
 
-func (r *recorder) SendMsg(m any) error {
-	out := m.(*message).out
-	if !r.discard {
-		r.messages = append(r.messages, out.Materialize())
+func (r *recorder) writev(b *net.Buffers) error {
+	for _, p := range *b {
+		if !r.discard {
+			r.Write(p)
+			r.pieces = append(r.pieces, p)
+		}
 	}
-	out.Free()
 	return nil
 }
 
-// player hands bytes to a decoder, in messages of any sizes and buffers of any sizes.
+// player hands bytes to a decoder, in pieces of any size.
 type player struct {
-	messages [][]byte
-	rng      *rand.Rand // nil: one buffer a message
-	at       int
-	loop     bool
-	buffers  []mem.Buffer // of the messages, once made
+	data []byte
+	rng  *rand.Rand // nil: as many as are asked for
+	at   int
+	loop bool
 }
 
-func (p *player) RecvMsg(m any) error {
-	if p.loop && p.at == len(p.messages) {
+// Read implements [io.Reader].
+func (p *player) Read(b []byte) (int, error) {
+	if p.loop && p.at == len(p.data) {
 		p.at = 0
 	}
-	if p.at == len(p.messages) {
-		return io.EOF
-	}
-	b, in := p.messages[p.at], m.(*message)
-	p.at++
-	in.in = in.in[:0]
-	for p.rng != nil && len(b) > 1 {
-		n := 1 + p.rng.IntN(len(b)-1)
-		in.in = append(in.in, mem.SliceBuffer(b[:n]))
-		b = b[n:]
+	if p.at == len(p.data) {
+		return 0, io.EOF
 	}
 	if p.rng != nil {
-		in.in = append(in.in, mem.SliceBuffer(b))
-		return nil
+		b = b[:1+p.rng.IntN(len(b))]
 	}
-	for len(p.buffers) < p.at {
-		p.buffers = append(p.buffers, mem.SliceBuffer(p.messages[len(p.buffers)]))
-	}
-	in.in = append(in.in, p.buffers[p.at-1])
-	return nil
+	n := copy(b, p.data[p.at:])
+	p.at += n
+	return n, nil
 }
 
-func encode(t testing.TB, c *call, seq uint64, portable bool) [][]byte {
+func encode(t testing.TB, c *call, seq uint64, portable bool) []byte {
 	t.Helper()
 	var r recorder
-	e := newEncoder(&r, &bufferPool{})
+	e := newEncoder(&r)
 	e.portable = portable
 	h, err := c.header(seq)
 	if err != nil {
@@ -86,7 +77,7 @@ func encode(t testing.TB, c *call, seq uint64, portable bool) [][]byte {
 	if err := e.end(); err != nil {
 		t.Fatal(err)
 	}
-	return r.messages
+	return r.Bytes()
 }
 
 func bigUpdate(n int) *param.Update {
@@ -143,16 +134,11 @@ func TestFramesDoNotDependOnTheMachine(t *testing.T) {
 	t.Parallel()
 	for i, c := range requests() {
 		fast, slow := encode(t, &c, 5, false), encode(t, &c, 5, true)
-		if !bytes.Equal(bytes.Join(fast, nil), bytes.Join(slow, nil)) {
+		if !bytes.Equal(fast, slow) {
 			t.Errorf("request %d: the paths make other bytes", i)
 		}
-		for _, m := range fast {
-			if len(m) > chunkSize {
-				t.Errorf("request %d: message of %d bytes", i, len(m))
-			}
-		}
 		for _, portable := range []bool{false, true} {
-			l := &link{limit: 1 << 30, precision: c.precision, dec: newDecoder(&player{messages: fast, rng: rand.New(rand.NewPCG(1, 1))})}
+			l := &link{limit: 1 << 30, precision: c.precision, dec: newDecoder(&player{data: fast, rng: rand.New(rand.NewPCG(1, 1))})}
 			l.dec.portable = portable
 			h, err := l.dec.next(l.limit, "")
 			if err != nil || h.seq != 5 || h.kind != c.kind {
@@ -162,8 +148,8 @@ func TestFramesDoNotDependOnTheMachine(t *testing.T) {
 			if failed != nil || l.dec.err != nil {
 				t.Fatalf("request %d: %v, %v", i, failed, l.dec.err)
 			}
-			again := call{kind: h.kind, ctl: l.ctl, precision: c.precision, epoch: r.epoch, id: r.id, have: r.have, clean: r.clean, rows: &l.rows, dst: l.dense.room(), update: &l.update}
-			if !bytes.Equal(bytes.Join(fast, nil), bytes.Join(encode(t, &again, 5, false), nil)) {
+			again := call{kind: h.kind, ctl: l.ctl, precision: c.precision, epoch: r.epoch, id: r.id, have: r.have, clean: r.clean, rows: &l.rows, dst: l.dense, update: &l.update}
+			if !bytes.Equal(fast, encode(t, &again, 5, false)) {
 				t.Errorf("request %d, portable=%v: what was read makes other bytes", i, portable)
 			}
 		}
@@ -177,7 +163,7 @@ func TestHalves(t *testing.T) {
 	for _, p := range []param.Precision{param.BF16, param.FP16} {
 		u := smooth(bigUpdate(5000))
 		c := call{kind: kindStage, precision: p, update: u}
-		l := &link{limit: 1 << 30, precision: p, dec: newDecoder(&player{messages: encode(t, &c, 5, false)})}
+		l := &link{limit: 1 << 30, precision: p, dec: newDecoder(&player{data: encode(t, &c, 5, false)})}
 		h, err := l.dec.next(l.limit, "")
 		if err != nil {
 			t.Fatal(err)
@@ -202,26 +188,26 @@ func TestHalves(t *testing.T) {
 				rows.State = append(rows.State, make([]float32, 7))
 			}
 			var sent recorder
-			l := &link{limit: 1 << 30, precision: p, enc: newEncoder(&sent, &bufferPool{})}
+			l := &link{limit: 1 << 30, precision: p, enc: newEncoder(&sent)}
 			l.room([]int{3000, 0, 5}, states)
-			for i := range l.box.values {
-				l.box.values[i] = 1 / float32(i-1500)
+			for i := range l.box {
+				l.box[i] = 1 / float32(i-1500)
 			}
 			if err := l.answer(7, answer{rows: l.box, halves: states == nil}, nil); err != nil {
 				t.Fatal(err)
 			}
 			c := call{kind: kindLookup, precision: p, rows: rows}
-			if n := len(bytes.Join(sent.messages, nil)); uint64(n) != c.replySize() {
+			if n := len(sent.Bytes()); uint64(n) != c.replySize() {
 				t.Errorf("%s: %d bytes, the client expects %d", p, n, c.replySize())
 			}
-			d := newDecoder(&player{messages: sent.messages, rng: rand.New(rand.NewPCG(2, 1))})
+			d := newDecoder(&player{data: sent.Bytes(), rng: rand.New(rand.NewPCG(2, 1))})
 			if _, err := d.next(1<<30, ""); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.readReply(&d); err != nil {
 				t.Fatal(err)
 			}
-			want, got := slices.Clone(l.box.values), slices.Concat(slices.Concat(rows.Values...), slices.Concat(rows.State...))
+			want, got := slices.Clone(l.box), slices.Concat(slices.Concat(rows.Values...), slices.Concat(rows.State...))
 			if states == nil {
 				p.RoundRows(want, want)
 			}
@@ -249,7 +235,7 @@ func TestExponentsOfGradients(t *testing.T) {
 		{param.FP16, math.MinInt32, false},
 	} {
 		b := binary.LittleEndian.AppendUint32(nil, uint32(c.k))
-		d := newDecoder(&player{messages: [][]byte{append(b, 0, 0)}})
+		d := newDecoder(&player{data: append(b, 0, 0)})
 		d.left = 6
 		if readGrads(&d, c.p, nil, 1); (d.end() == nil) != c.ok || !c.ok && !errors.Is(d.err, ErrProtocol) {
 			t.Errorf("%s, 2^%d: %v", c.p, c.k, d.err)
@@ -281,7 +267,7 @@ func TestAnnouncedLengthsMakeNoRoom(t *testing.T) {
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		l := &link{limit: 1 << 30, dec: newDecoder(&player{messages: [][]byte{f}})}
+		l := &link{limit: 1 << 30, dec: newDecoder(&player{data: f})}
 		if strings.HasPrefix(name, "half") {
 			l.precision = param.FP16
 		}
@@ -302,7 +288,7 @@ func TestAnnouncedLengthsMakeNoRoom(t *testing.T) {
 // FuzzRequest reads a client's frames as a server does, in the precision that the upper bits of the seed say.
 func FuzzRequest(f *testing.F) {
 	for _, c := range requests() {
-		b := bytes.Join(encode(f, &c, 5, false), nil)
+		b := encode(f, &c, 5, false)
 		f.Add(b[:min(len(b), 4096)], 1|uint64(c.precision)<<60)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, seed uint64) {
@@ -310,7 +296,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		p := param.Precision(seed >> 60 % 3)
-		l := &link{limit: 1 << 20, precision: p, dec: newDecoder(&player{messages: [][]byte{data}, rng: rand.New(rand.NewPCG(seed, 1))})}
+		l := &link{limit: 1 << 20, precision: p, dec: newDecoder(&player{data: data, rng: rand.New(rand.NewPCG(seed, 1))})}
 		h, err := l.dec.next(l.limit, "")
 		if err != nil {
 			return
@@ -320,8 +306,8 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		// What was read is written the same way, but for the order of a map and for flags that mean nothing.
-		again := call{kind: h.kind, ctl: l.ctl, precision: p, epoch: r.epoch, id: r.id, have: r.have, clean: r.clean, rows: &l.rows, dst: l.dense.room(), update: &l.update}
-		out := bytes.Join(encode(t, &again, h.seq, true), nil)
+		again := call{kind: h.kind, ctl: l.ctl, precision: p, epoch: r.epoch, id: r.id, have: r.have, clean: r.clean, rows: &l.rows, dst: l.dense, update: &l.update}
+		out := encode(t, &again, h.seq, true)
 		if p != param.Float32 && h.kind == kindStage { // other exponents stand for the same numbers
 			if uint64(len(out)) != h.size() {
 				t.Errorf("read %d bytes, written %d", h.size(), len(out))
@@ -338,15 +324,15 @@ func FuzzRequest(f *testing.F) {
 func FuzzReply(f *testing.F) {
 	add := func(h header, put func(*encoder)) {
 		var r recorder
-		e := newEncoder(&r, &bufferPool{})
+		e := newEncoder(&r)
 		e.begin(h)
 		put(&e)
 		if err := e.end(); err != nil {
 			f.Fatal(err)
 		}
 		for kind := range byte(6) {
-			f.Add(bytes.Join(r.messages, nil), kind, uint64(1))
-			f.Add(bytes.Join(r.messages, nil), kind, 1|uint64(param.FP16)<<60)
+			f.Add(r.Bytes(), kind, uint64(1))
+			f.Add(r.Bytes(), kind, 1|uint64(param.FP16)<<60)
 		}
 	}
 	add(header{kind: kindReply, seq: 1, bodyLen: 8}, func(e *encoder) { e.u64(2) })
@@ -358,12 +344,12 @@ func FuzzReply(f *testing.F) {
 	bad := fmt.Errorf("x: %w", &ps.EpochError{Split: ps.SplitID{Source: "s", Split: "x"}, Epoch: 1, Current: 2})
 	add(header{kind: kindError, seq: 1, bodyLen: uint64(sizeOfError(bad))}, func(e *encoder) { putError(e, bad) })
 	add(header{kind: kindAlive, seq: 1}, func(*encoder) {})
-	add(header{kind: kindWelcome, bodyLen: welcomeLen}, func(e *encoder) { (&Welcome{1, 1 << 20}).put(e) })
+	add(header{kind: kindWelcome, bodyLen: welcomeLen}, func(e *encoder) { (&welcome{Welcome{1, 1 << 20}, ticket{}}).put(e) })
 	f.Fuzz(func(t *testing.T, data []byte, kind byte, seed uint64) {
 		if len(data) == 0 {
 			return
 		}
-		d := newDecoder(&player{messages: [][]byte{data}, rng: rand.New(rand.NewPCG(seed, 1))})
+		d := newDecoder(&player{data: data, rng: rand.New(rand.NewPCG(seed, 1))})
 		h, err := d.next(1<<20, "")
 		if err != nil {
 			return
@@ -377,7 +363,7 @@ func FuzzReply(f *testing.F) {
 				return
 			}
 		case kindWelcome:
-			var w Welcome
+			var w welcome
 			if w.read(&d) == nil && w.MaxMessage < headerLen {
 				t.Errorf("limit of %d bytes", w.MaxMessage)
 			}
@@ -400,7 +386,7 @@ func TestHello(t *testing.T) {
 	}, 1500e6}
 	read := func(h hello) (got hello, err error) {
 		var r recorder
-		e := newEncoder(&r, &bufferPool{})
+		e := newEncoder(&r)
 		hd, err := h.header(1)
 		if err != nil {
 			t.Fatal(err)
@@ -410,7 +396,7 @@ func TestHello(t *testing.T) {
 		if err := e.end(); err != nil {
 			t.Fatal(err)
 		}
-		d := newDecoder(&player{messages: r.messages})
+		d := newDecoder(&player{data: r.Bytes()})
 		if _, err := d.next(maxHello, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -455,9 +441,9 @@ func TestFramesAllocateNothing(t *testing.T) {
 			c.ctl[i].State = nil // belongs to a snapshot, not to the steady state
 		}
 		rec := &recorder{discard: true}
-		e := newEncoder(rec, &bufferPool{})
-		l := &link{limit: 1 << 30, precision: c.precision, dec: newDecoder(&player{messages: encode(t, &c, 5, false), loop: true}), enc: newEncoder(rec, &bufferPool{})}
-		lens := []int{chunkSize, chunkSize / 3}
+		e := newEncoder(rec)
+		l := &link{limit: 1 << 30, precision: c.precision, dec: newDecoder(&player{data: encode(t, &c, 5, false), loop: true}), enc: newEncoder(rec)}
+		lens := []int{atOnce, atOnce / 3}
 		step := func() {
 			h, err := c.header(5)
 			if err != nil {
@@ -495,158 +481,103 @@ func TestFramesAllocateNothing(t *testing.T) {
 	w.close()
 }
 
-func bufferOf(b []byte) mem.BufferSlice { return mem.BufferSlice{mem.SliceBuffer(b)} }
-
-// holder takes what an encoder sends and frees nothing until it is told to, as gRPC does when the network is slow.
-type holder struct {
-	recorder
-	held []mem.Buffer
-}
-
-func (h *holder) SendMsg(m any) error {
-	out := m.(*message).out
-	h.messages = append(h.messages, out.Materialize())
-	h.held = append(h.held, out...)
-	return nil
-}
-
-func (h *holder) free() {
-	for _, b := range h.held {
-		b.Free()
-	}
-	h.held = h.held[:0]
-}
-
-// TestRepliesAreSentFromTheirMemory: the values of a lookup go out as they lie, in the bytes that copying them would make, and
-// their memory is not written to again before gRPC has let go of all of it.
-func TestRepliesAreSentFromTheirMemory(t *testing.T) {
-	for _, n := range []int{1, minKept/4 - 1, minKept / 4, chunkSize/4 + 1, chunkSize/4 + 1100, 5 * chunkSize / 4, 3*chunkSize/4 - 10} {
-		var sent [2][]byte
-		for i, portable := range []bool{false, true} {
-			h := &holder{}
-			l := &link{limit: 1 << 30, enc: newEncoder(h, &bufferPool{})}
-			l.enc.portable = portable
-			fill := func() (first *float32) {
-				l.room([]int{n / 3, 0, n - n/3}, nil)
-				for j := range l.box.values {
-					l.box.values[j] = math.Float32frombits(0x7fa00001 + uint32(j%7))
-				}
-				if len(l.rows.Values) != 3 || len(l.rows.Values[0]) != n/3 || cap(l.rows.Values[0]) != n/3 || len(l.rows.Values[2]) != n-n/3 {
-					t.Fatalf("%d values: made room of other sizes", n)
-				}
-				return &l.box.values[0]
-			}
-			first := fill()
-			if err := l.answer(7, answer{rows: l.box, reply: ps.Reply{Cut: 3}}, nil); err != nil {
-				t.Fatal(err)
-			}
-			sent[i] = bytes.Join(h.messages, nil)
-			for _, m := range h.messages {
-				if len(m) > maxGRPCMessage {
-					t.Errorf("%d values: message of %d bytes", n, len(m))
-				}
-			}
-			kept := !portable && 4*n >= minKept
-			if again := fill(); kept == (again == first) {
-				t.Errorf("%d values, portable=%v: memory that gRPC has is used: %v", n, portable, again == first)
-			}
-			first = &l.box.values[0]
-			h.free()
-			if again := fill(); again != first {
-				t.Errorf("%d values, portable=%v: memory that came back is not used again", n, portable)
-			}
-		}
-		if !bytes.Equal(sent[0], sent[1]) {
-			t.Errorf("%d values: the paths make other bytes", n)
-		}
-	}
-}
-
-// TestDenseIsSentFromItsMemory: dense tensors go out as they lie, in the bytes that copying them would make, and memory that gRPC has is not
-// given to the next request for them.
-func TestDenseIsSentFromItsMemory(t *testing.T) {
+// TestValuesAreSentFromTheirMemory: the values of a lookup, the dense tensors and the gradients of a push go out as they lie, in the bytes that
+// copying them would make.
+func TestValuesAreSentFromTheirMemory(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{0, 1, minKept/4 - 1, minKept / 4, chunkSize/4 + 1, 3*chunkSize/4 - 10} {
-		var sent [2][]byte
-		for i, portable := range []bool{false, true} {
-			h := &holder{}
-			request := call{kind: kindDense, dst: make([]float32, n)}
-			l := &link{limit: 1 << 30, enc: newEncoder(h, &bufferPool{})}
-			l.enc.portable = portable
-			read := func() []float32 {
-				l.dec = newDecoder(&player{messages: encode(t, &request, 5, false), rng: rand.New(rand.NewPCG(1, 1))})
-				hd, err := l.dec.next(l.limit, "")
+	for _, n := range []int{0, 1, minKept/4 - 1, minKept / 4, stageSize / 4, atOnce/4 + 1, 3*atOnce/4 - 10} {
+		values := make([]float32, n)
+		for j := range values {
+			values[j] = math.Float32frombits(0x7fa00001 + uint32(j%7))
+		}
+		for what, send := range map[string]func(e *encoder) error{
+			"lookup": func(e *encoder) error {
+				l := &link{enc: *e}
+				return l.answer(7, answer{rows: values, reply: ps.Reply{Cut: 3}}, nil)
+			},
+			"dense": func(e *encoder) error {
+				l := &link{enc: *e}
+				return l.answer(7, answer{hasVer: true, version: 9, dense: values}, nil)
+			},
+			"push": func(e *encoder) error {
+				c := call{kind: kindStage, update: &param.Update{Grads: [][]float32{{1}, values, {2}}}}
+				h, err := c.header(7)
 				if err != nil {
+					return err
+				}
+				e.begin(h)
+				c.put(e)
+				return e.end()
+			},
+		} {
+			var sent [2]recorder
+			for i, portable := range []bool{false, true} {
+				e := newEncoder(&sent[i])
+				e.portable = portable
+				if err := send(&e); err != nil {
 					t.Fatal(err)
 				}
-				if _, failed := l.read(hd); failed != nil || l.dec.err != nil || len(l.dense.values) != n {
-					t.Fatalf("%d values: %v, %v, room for %d", n, failed, l.dec.err, len(l.dense.values))
+			}
+			if !bytes.Equal(sent[0].Bytes(), sent[1].Bytes()) {
+				t.Errorf("%s of %d values: the paths make other bytes", what, n)
+			}
+			// Of the values, what lies in the pieces without a copy.
+			kept, all := 0, bytesOf(values)
+			for _, p := range sent[0].pieces {
+				if at := kept; at < len(all) && len(p) > 0 && &p[0] == &all[at] {
+					kept += len(p)
 				}
-				return l.dense.values
-			}
-			values := read()
-			for j := range values {
-				values[j] = float32(j)
-			}
-			if err := l.answer(5, answer{hasVer: true, version: 9, dense: l.dense}, nil); err != nil {
-				t.Fatal(err)
-			}
-			sent[i] = bytes.Join(h.messages, nil)
-			if kept, again := !portable && 4*n >= minKept, read(); n > 0 && kept == (&again[0] == &values[0]) {
-				t.Errorf("%d values, portable=%v: memory that gRPC has is used: %v", n, portable, !kept)
-			}
-			h.free()
-			if values = l.dense.values; n > 0 && &read()[0] != &values[0] {
-				t.Errorf("%d values, portable=%v: memory that came back is not used again", n, portable)
-			}
-			// The client reads what was put there.
-			request.dst = make([]float32, n)
-			d := newDecoder(&player{messages: [][]byte{sent[i]}, rng: rand.New(rand.NewPCG(1, 1))})
-			_, err := d.next(1<<30, "")
-			if err == nil {
-				err = request.readReply(&d)
-			}
-			if err != nil || request.version != 9 {
-				t.Fatalf("%d values: version %d, %v", n, request.version, err)
-			}
-			for j, v := range request.dst {
-				if v != float32(j) {
-					t.Fatalf("%d values, portable=%v: value %d is %v", n, portable, j, v)
+				if len(p) > atOnce {
+					t.Errorf("%s of %d values: %d bytes in one piece", what, n, len(p))
 				}
 			}
-		}
-		if !bytes.Equal(sent[0], sent[1]) {
-			t.Errorf("%d values: the paths make other bytes", n)
+			want := len(all)
+			if want < minKept {
+				want = 0
+			}
+			if kept != want {
+				t.Errorf("%s of %d values: %d bytes of %d went without a copy, want %d", what, n, kept, len(all), want)
+			}
 		}
 	}
 }
 
-// broken fails at the second message.
+// broken fails at the second write.
 type broken struct{ recorder }
 
-func (b *broken) SendMsg(m any) error {
-	if _ = b.recorder.SendMsg(m); len(b.messages) > 1 {
+func (b *broken) writev(p *net.Buffers) error {
+	if b.Len() > 0 {
 		return io.ErrClosedPipe
 	}
-	return nil
+	return b.recorder.writev(p)
 }
 
-// TestReplyBreaksOff: what was not sent of a reply does not stay with gRPC.
+// TestReplyBreaksOff: of a frame that breaks off nothing stays for the next.
 func TestReplyBreaksOff(t *testing.T) {
-	l := &link{limit: 1 << 30, enc: newEncoder(&broken{}, &bufferPool{})}
-	l.room([]int{chunkSize}, nil)
+	t.Parallel()
+	to := &broken{}
+	l := &link{limit: 1 << 30, enc: newEncoder(to)}
+	l.room([]int{atOnce}, nil)
 	if err := l.answer(7, answer{rows: l.box}, nil); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("got %v", err)
 	}
-	if n := l.box.out.Load(); n != 0 {
-		t.Errorf("%d pieces are out", n)
+	var next recorder
+	l.enc.to = &next
+	if err := l.answer(8, answer{}, nil); err != nil || next.Len() != headerLen+replyLen {
+		t.Errorf("the next frame: %v, %d bytes", err, next.Len())
 	}
 }
 
-// room is the memory of an outbox, or nil of none.
-func (o *outbox) room() []float32 {
-	if o == nil {
-		return nil
+// TestFramesKeepTheirLength: a frame that is not as long as was announced is not sent to its end.
+func TestFramesKeepTheirLength(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{0, 9, 11, minKept, atOnce} {
+		var r recorder
+		e := newEncoder(&r)
+		e.begin(header{kind: kindControl, bodyLen: 10})
+		e.bytes(make([]byte, n))
+		if err := e.end(); !errors.Is(err, ErrProtocol) || r.Len() > 0 {
+			t.Errorf("%d bytes of 10: %v, %d are sent", n, err, r.Len())
+		}
 	}
-	return o.values
 }

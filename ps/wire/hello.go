@@ -10,7 +10,7 @@ import (
 )
 
 // ProtocolVersion is the version of the protocol that this package speaks. Client and server must speak the same.
-const ProtocolVersion = 7
+const ProtocolVersion = 8
 
 // Hello is what a client says about itself when a stream begins.
 type Hello struct {
@@ -120,17 +120,25 @@ func versionError(client uint32) error {
 		client, ProtocolVersion, older, ErrVersion)
 }
 
-const welcomeLen = 8 + 8
-
-func (w *Welcome) put(e *encoder) {
-	e.u64(w.Incarnation)
-	e.u64(uint64(w.MaxMessage))
+// welcome is what travels: Welcome and what the client's line begins with.
+type welcome struct {
+	Welcome
+	ticket ticket
 }
 
-func (w *Welcome) read(d *decoder) error {
+const welcomeLen = 8 + 8 + ticketLen
+
+func (w *welcome) put(e *encoder) {
+	e.u64(w.Incarnation)
+	e.u64(uint64(w.MaxMessage))
+	e.bytes(w.ticket[:])
+}
+
+func (w *welcome) read(d *decoder) error {
 	w.Incarnation, w.MaxMessage = d.u64(), int(d.u64())
 	if d.err == nil && w.MaxMessage < headerLen {
 		d.err = violation("welcome with a limit of %d bytes", w.MaxMessage)
 	}
+	d.read(w.ticket[:])
 	return d.end()
 }

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"google.golang.org/grpc"
-
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/pstest"
@@ -111,9 +109,9 @@ func (c *keptConn) Close(ctx context.Context, clean bool) error {
 // remote is a server of a host with a client of it.
 type remote struct {
 	host *localHost
-	srv  *grpc.Server
+	srv  *wire.Server
 	lis  net.Listener
-	cc   *grpc.ClientConn
+	cc   *wire.Client
 	done chan error
 	opts wire.ConnOptions
 }
@@ -144,12 +142,11 @@ func serve(t testing.TB, h wire.Host, o remoteOptions) *remote {
 	if o.wrap != nil {
 		l = o.wrap(l)
 	}
-	o.server.Local = true
-	so, err := wire.ServerOptions(o.server)
+	srv, err := wire.NewServer(o.server)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &remote{srv: grpc.NewServer(so...), lis: l, done: make(chan error, 1), opts: o.conn}
+	r := &remote{srv: srv, lis: l, done: make(chan error, 1), opts: o.conn}
 	r.host, _ = h.(*localHost)
 	wire.RegisterServer(r.srv, h, o.host)
 	go func() { r.done <- r.srv.Serve(l) }()

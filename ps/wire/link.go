@@ -30,9 +30,9 @@ type link struct {
 	ctl    []ps.Control
 	rows   param.Rows // its values and state lie in box
 	state  [][]float32
-	box    *outbox
+	box    []float32
 	update param.Update
-	dense  *outbox
+	dense  []float32
 	trace  []byte
 	lens   []int
 	lens2  []int
@@ -42,17 +42,17 @@ type link struct {
 // answer is what goes back for a call.
 type answer struct {
 	reply   ps.Reply
-	rows    *outbox
+	rows    []float32
 	halves  bool // rows go in the stream's precision
 	hasVer  bool
 	version uint64
-	dense   *outbox // nil: the client has them
+	dense   []float32 // none: the client has them
 	// hasState belongs to a take-over.
 	hasState bool
 	state    ps.SplitState
 }
 
-func (l *link) welcome(seq uint64, w Welcome) error {
+func (l *link) welcome(seq uint64, w welcome) error {
 	l.enc.begin(header{kind: kindWelcome, seq: seq, bodyLen: welcomeLen})
 	w.put(&l.enc)
 	return l.enc.end()
@@ -89,6 +89,9 @@ func (l *link) serve(ctx context.Context, x *served) error {
 			l.begin(h.seq)
 			if a, failed, err = l.call(ctx, x, r); err != nil {
 				return err
+			}
+			if ctx.Err() != nil { // what a call then says may come of that: the client is notified that the stream has ended, and makes it again
+				return context.Cause(ctx)
 			}
 		}
 		if err := l.answer(h.seq, a, failed); err != nil || h.kind == kindClose {
@@ -134,18 +137,13 @@ func (l *link) answer(seq uint64, a answer, failed error) error {
 	}
 	e := &l.enc
 	h := header{kind: kindReply, seq: seq, bodyLen: replyLen}
-	if a.rows != nil {
-		size := uint64(4)
-		if a.halves {
-			size = 2
-		}
-		h.bodyLen += size * uint64(len(a.rows.values))
+	size := uint64(4)
+	if a.halves {
+		size = 2
 	}
+	h.bodyLen += size * uint64(len(a.rows))
 	if a.hasVer {
-		h.bodyLen += 8 + 4
-		if a.dense != nil {
-			h.bodyLen += 4 * uint64(len(a.dense.values))
-		}
+		h.bodyLen += 8 + 4 + 4*uint64(len(a.dense))
 	}
 	if a.hasState {
 		h.bodyLen += progressLen*uint64(1+len(a.state.Staged)) + 4
@@ -154,20 +152,15 @@ func (l *link) answer(seq uint64, a answer, failed error) error {
 	e.u64(a.reply.Cut)
 	e.u64(a.reply.Commits)
 	e.u64(a.reply.Own)
-	switch {
-	case a.halves:
-		putHalves(e, l.precision, a.rows.values, 0)
-	case a.rows != nil:
-		e.send(a.rows)
+	if a.halves {
+		putHalves(e, l.precision, a.rows, 0)
+	} else {
+		putNumbers(e, a.rows)
 	}
 	if a.hasVer {
 		e.u64(a.version)
-		if a.dense == nil {
-			e.u32(0)
-		} else {
-			e.u32(uint32(len(a.dense.values)))
-			e.send(a.dense)
-		}
+		e.u32(uint32(len(a.dense)))
+		putNumbers(e, a.dense)
 	}
 	if a.hasState {
 		putSplitState(e, a.state)
@@ -200,8 +193,7 @@ func (l *link) read(h header) (r request, failed error) {
 		if size := headerLen + replyLen + 8 + 4 + 4*uint64(n); size > l.limit {
 			failed = tooLarge("reply to dense", size, l.limit, "MaxMessage of the server")
 		} else if d.err == nil {
-			l.dense = l.dense.free()
-			l.dense.values = sized(l.dense.values, int(n))
+			l.dense = sized(l.dense, int(n))
 		}
 	case kindStage:
 		if l.update.Op = param.Op(h.flags); l.update.Op >= param.NumOps && d.err == nil {
@@ -215,7 +207,9 @@ func (l *link) read(h header) (r request, failed error) {
 	default:
 		d.err = violation("%s where a request is due", h.kind)
 	}
-	_ = d.end() // stays in the decoder
+	if d.end() == nil && len(d.rest) > 0 { // a client waits for the answer
+		d.err = violation("bytes after a frame")
+	}
 	return r, failed
 }
 
@@ -232,7 +226,7 @@ func (l *link) call(ctx context.Context, x *served, r request) (a answer, failed
 		a.reply, failed = l.conn.Lookup(ctx, l.ctl, &l.rows)
 	case kindDense:
 		a.hasVer = true
-		if a.version, a.reply, failed = l.conn.Dense(ctx, l.ctl, r.have, l.dense.values); a.version != r.have {
+		if a.version, a.reply, failed = l.conn.Dense(ctx, l.ctl, r.have, l.dense); a.version != r.have {
 			a.dense = l.dense
 		}
 	case kindStage:
@@ -273,10 +267,8 @@ func (l *link) readLookup() error {
 	return nil
 }
 
-// room makes l.rows.Values and l.rows.State of so many values each, one behind the other in memory that is not being sent any
-// more. No numbers of state mean that none is wanted.
+// room makes l.rows.Values and l.rows.State of so many values each, one behind the other. No numbers of state mean that none is wanted.
 func (l *link) room(values, states []int) {
-	l.box = l.box.free()
 	total := 0
 	for _, n := range values {
 		total += n
@@ -284,8 +276,8 @@ func (l *link) room(values, states []int) {
 	for _, n := range states {
 		total += n
 	}
-	l.box.values = sized(l.box.values, total)
-	rest := l.box.values
+	l.box = sized(l.box, total)
+	rest := l.box
 	l.rows.Values, rest = deal(l.rows.Values[:0], rest, values)
 	l.state, _ = deal(l.state[:0], rest, states)
 	if l.rows.State = l.state; len(states) == 0 {

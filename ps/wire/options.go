@@ -8,12 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 
@@ -22,28 +19,27 @@ import (
 )
 
 const (
-	// maxGRPCMessage is more than any chunk.
-	maxGRPCMessage = 1 << 20
 	// bufferSize is that of gRPC's reads and writes of a connection, bytes.
 	bufferSize = 128 << 10
-	// Windows that are never the reason why a stream waits; fixed ones save the pings that would measure them. On one machine a
-	// sender that runs far ahead only drives out of the processor's cache what the receiver is about to read: the bytes of
-	// 1 MiB cost a fifth less when half of it is under way at a time.
+	// Windows of calls that are never the reason why one waits; fixed ones save the pings that would measure them.
 	streamWindow = 16 << 20
-	localWindow  = 512 << 10
 	connWindow   = 32 << 20
 
 	pingEvery       = 10 * time.Second
 	pingTimeout     = 5 * time.Second
 	serverPingEvery = 20 * time.Second
 	connectTimeout  = 5 * time.Second
+	// lineTimeout is how long the other side is waited for while the line of a stream is opened, at either end.
+	lineTimeout = connectTimeout
+	// reasonFor is how long a client whose line broke waits for the server to say why the stream ended.
+	reasonFor = time.Second
 
 	// maxStreams bounds the calls and streams of a connection, which is one process's to one shard; a client waits when it
 	// has as many. maxCalls bounds those of all connections of a server, which refuses more.
 	maxStreams = 1024
 	maxCalls   = 16 * maxStreams
-	// maxConns bounds the connections of a listener; more wait to be taken.
-	maxConns = 4096
+	// maxConns bounds the connections of a listener, of which a worker has one and a line for each stream; more wait to be taken.
+	maxConns = 8192
 	// maxHeaders bounds the headers of a call, bytes.
 	maxHeaders = 256 << 10
 	// idleTimeout is after how long a connection without a call is closed; its client opens another when it makes one.
@@ -63,113 +59,47 @@ type ServerConfig struct {
 	Admit func(may secure.Right, method string, md metadata.MD) error
 	// Logger gets what a handler panicked with; nil discards.
 	Logger *slog.Logger
-	// Local says that clients are on this machine ([IsLocal] of the address), where less is under way at a time.
-	Local bool
 }
 
-// window is how much of a stream may be under way, bytes.
-func window(local bool) int32 {
-	if local {
-		return localWindow
-	}
-	return streamWindow
+// Server is a gRPC server whose listeners take the lines of streams beside gRPC's connections; see [RegisterServer].
+type Server struct {
+	*grpc.Server
+	lines *lines
 }
 
-// ServerOptions are the options of a gRPC server for [RegisterServer]: codec, buffers, windows, keep-alive, TLS, token,
-// and the limits of what strangers can make it keep. A handler that panics is an Internal error to its caller. Protobuf
-// services may be registered on the same server. Errors: of reading certificates.
-func ServerOptions(c ServerConfig) ([]grpc.ServerOption, error) {
-	out := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()),
-		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize), experimental.BufferPool(&bufferPool{}),
-		grpc.StaticStreamWindowSize(window(c.Local)), grpc.StaticConnWindowSize(connWindow),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingEvery / 2, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: serverPingEvery, Timeout: pingTimeout, MaxConnectionIdle: idleTimeout}),
-		grpc.ConnectionTimeout(connectTimeout),
-		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaders),
-		grpc.InTapHandle(newGate(c).tap),
-	}
-	r := recovery{c.Logger}
-	if r.log == nil {
-		r.log = slog.New(slog.DiscardHandler)
-	}
-	out = append(out, grpc.ChainUnaryInterceptor(r.unary), grpc.ChainStreamInterceptor(r.stream))
+// NewServer makes a server: windows, keep-alive, TLS, tokens, and the limits of what strangers can make it keep. A handler that panics is an
+// Internal error to its caller. more are further options of it. Errors: of reading certificates.
+func NewServer(c ServerConfig, more ...grpc.ServerOption) (*Server, error) {
+	l := &lines{waiting: map[ticket]chan net.Conn{}}
+	creds := &serverCreds{insecure.NewCredentials(), l}
 	if c.TLS != nil {
 		conf, err := c.TLS.Server(tls.VersionTLS13)
 		if err != nil {
 			return nil, fmt.Errorf("wire: %w", err)
 		}
-		out = append(out, grpc.Creds(&serverCreds{credentials.NewTLS(conf)}))
+		conf.NextProtos = []string{"h2", lineProtocol}
+		creds.TransportCredentials = credentials.NewTLS(conf)
 	}
-	return out, nil
+	r := recovery{c.Logger}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	return &Server{grpc.NewServer(append([]grpc.ServerOption{
+		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize),
+		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connWindow),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingEvery / 2, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: serverPingEvery, Timeout: pingTimeout, MaxConnectionIdle: idleTimeout}),
+		grpc.ConnectionTimeout(connectTimeout),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaders),
+		grpc.InTapHandle(newGate(c).tap),
+		grpc.ChainUnaryInterceptor(r.unary), grpc.ChainStreamInterceptor(r.stream),
+		grpc.Creds(creds),
+	}, more...)...), l}, nil
 }
 
 // Authenticates reports whether each admitted client is authenticated: by a token, or by a certificate.
 func (c ServerConfig) Authenticates() bool {
 	return len(c.Rules) > 0 || c.TLS != nil && c.TLS.CA != ""
-}
-
-// ClientConfig describes how a server is reached. The zero value connects without encryption.
-type ClientConfig struct {
-	// TLS, if not nil, encrypts.
-	TLS *TLS
-	// Token, if not nil, is where to ask what goes with every call; it may change. Without TLS it goes to this machine only.
-	Token secure.Token
-}
-
-// DialOptions are the options of a gRPC client to addr for [Dial]: buffers, windows, keep-alive, reconnects without long
-// waits, TLS and token. Errors: a token that would go over the network unencrypted, those of reading certificates and of
-// [Target].
-func DialOptions(addr string, c ClientConfig) ([]grpc.DialOption, error) {
-	if _, err := Target(addr); err != nil {
-		return nil, err
-	}
-	out := []grpc.DialOption{
-		grpc.WithReadBufferSize(bufferSize), grpc.WithWriteBufferSize(bufferSize), experimental.WithBufferPool(&bufferPool{}),
-		grpc.WithStaticStreamWindowSize(window(IsLocal(addr))), grpc.WithStaticConnWindowSize(connWindow),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingTimeout, PermitWithoutStream: true}),
-		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 2, Jitter: 0.5, MaxDelay: 2 * time.Second},
-			MinConnectTimeout: connectTimeout,
-		}),
-		grpc.WithDisableServiceConfig(),
-		grpc.WithIdleTimeout(0),
-	}
-	if c.TLS == nil {
-		out = append(out, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	} else {
-		conf, err := c.TLS.Client(tls.VersionTLS13)
-		if err != nil {
-			return nil, fmt.Errorf("wire: %w", err)
-		}
-		out = append(out, grpc.WithTransportCredentials(credentials.NewTLS(conf)))
-	}
-	if c.Token != nil {
-		local := IsLocal(addr)
-		if c.TLS == nil && !local {
-			return nil, fmt.Errorf("wire: %s: a token is not sent over the network without TLS; set TLS, or use loopback or a unix socket", addr)
-		}
-		out = append(out, grpc.WithPerRPCCredentials(&bearer{token: secure.NewFresh(c.Token), local: local}))
-	}
-	return out, nil
-}
-
-// NewClient makes a gRPC client of the server at addr, one for each process and shard; the caller closes it. It does no
-// I/O. Errors: those of [DialOptions].
-func NewClient(addr string, c ClientConfig) (*grpc.ClientConn, error) {
-	target, err := Target(addr)
-	if err != nil {
-		return nil, err
-	}
-	opts, err := DialOptions(addr, c)
-	if err != nil {
-		return nil, err
-	}
-	cc, err := grpc.NewClient(target, opts...)
-	if err != nil {
-		return nil, fmt.Errorf("wire: %s: %w", addr, err)
-	}
-	return cc, nil
 }
 
 // Target returns gRPC's name for an address host:port, unix:path or unix:///path. A host's name is looked up at every
@@ -229,9 +159,6 @@ func split(addr string) (network, address string, err error) {
 	}
 	return "tcp", addr, nil
 }
-
-// Bound takes no more connections of a listener at a time than a server is made for; more wait to be taken.
-func Bound(l net.Listener) net.Listener { return netutil.LimitListener(l, maxConns) }
 
 // CheckAddress returns what is wrong with an address for [Listen].
 func CheckAddress(addr string) error {

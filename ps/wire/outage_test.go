@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -123,6 +124,71 @@ func TestCutNetwork(t *testing.T) {
 		}
 		r.close(t)
 	})
+}
+
+// TestHalvesBreakAlone: where gRPC's connection breaks and not the line, or the line alone, another stream continues the session.
+func TestHalvesBreakAlone(t *testing.T) {
+	t.Parallel()
+	for name, half := range map[string]int{"gRPC": 0, "line": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex
+				var dialed []net.Conn
+				broke := 0
+				f := &fakeConn{control: func(context.Context, []ps.Control) (ps.Reply, error) { return ps.Reply{Cut: 2}, nil }}
+				r, c := newRemote(t, f, remoteOptions{
+					dialed: func(c net.Conn) net.Conn {
+						mu.Lock()
+						defer mu.Unlock()
+						dialed = append(dialed, c)
+						return c
+					},
+					conn: wire.ConnOptions{OnReconnect: func(int, error) { broke++ }},
+				})
+				if len(dialed) != 2 {
+					t.Fatalf("%d connections, want gRPC's and the line", len(dialed))
+				}
+				if err := dialed[half].Close(); err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				if reply, err := c.Control(t.Context(), nil); err != nil || reply.Cut != 2 || broke != 1 || time.Since(start) > 5*time.Second {
+					t.Errorf("after %v: %v, %v, %d streams begun again", time.Since(start), reply, err, broke)
+				}
+				if err := c.Close(t.Context(), true); err != nil {
+					t.Error(err)
+				}
+				r.close(t)
+			})
+		})
+	}
+}
+
+// TestStoppedServerAnswersNothing: what a call comes to because its server stops is no answer to the client, which makes the call elsewhere.
+func TestStoppedServerAnswersNothing(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		entered := make(chan struct{}, 1)
+		f := &fakeConn{control: func(ctx context.Context, _ []ps.Control) (ps.Reply, error) {
+			entered <- struct{}{}
+			<-ctx.Done()
+			return ps.Reply{}, context.Cause(ctx)
+		}}
+		r, c := newRemote(t, f, remoteOptions{conn: wire.ConnOptions{RetryFor: 10 * time.Millisecond}})
+		failed := make(chan error, 1)
+		go func() {
+			_, err := c.Control(t.Context(), nil)
+			failed <- err
+		}()
+		<-entered
+		r.srv.Stop()
+		if err := <-failed; !errors.Is(err, wire.ErrUnreachable) {
+			t.Fatalf("%v, want ErrUnreachable", err)
+		}
+		_ = c.Close(t.Context(), false)
+		r.close(t)
+	}
 }
 
 // TestUnreachable has nobody listen.

@@ -44,11 +44,6 @@ func verdict(err error) (out error, again bool) {
 		return fmt.Errorf("the server has refused a frame: %s: %w", st.Message(), ErrProtocol), false
 	case codes.ResourceExhausted:
 		return fmt.Errorf("the server has refused a frame: %s: %w", st.Message(), ErrTooLarge), false
-	case codes.Internal:
-		// The transport says this of resets as well, so only what is surely a fault of the programs ends it.
-		if strings.Contains(st.Message(), "unmarshal") || strings.Contains(st.Message(), "marshaling") {
-			return fmt.Errorf("the server was not made with ServerOptions: %s: %w", st.Message(), ErrProtocol), false
-		}
 	case codes.Unavailable:
 		if why := handshakeFault(st.Message()); why != "" {
 			return fmt.Errorf("%s: %w", why, ErrNotAdmitted), false
@@ -89,7 +84,7 @@ type transportError struct {
 // Error returns the plain words.
 func (e *transportError) Error() string { return e.text }
 
-// Unwrap returns gRPC's error.
+// Unwrap returns gRPC's error, or the line's.
 func (e *transportError) Unwrap() error { return e.err }
 
 // prefaceFault is how gRPC begins the error of a connection whose server did not begin as HTTP/2 does.

@@ -107,7 +107,10 @@ func TestTokenStaysHere(t *testing.T) {
 		"127.0.0.1:7000": true, "[::1]:7000": true, "localhost:7000": true, "unix:/run/ps": true, "unix:///run/ps": true,
 		"ps-0:7000": false, "10.0.0.1:7000": false, "localhost.example.com:1": false, ":7000": false,
 	} {
-		_, err := wire.DialOptions(addr, wire.ClientConfig{Token: secure.Fixed("secret")})
+		cc, err := wire.NewClient(addr, wire.ClientConfig{Token: secure.Fixed("secret")})
+		if err == nil {
+			err = cc.Close()
+		}
 		if (err == nil) != ok || err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want allowed %v", addr, err, ok)
 		}
@@ -149,11 +152,10 @@ func TestAddresses(t *testing.T) {
 // TestOtherServices live on the same server, in protobuf, and health is open to all.
 func TestOtherServices(t *testing.T) {
 	t.Parallel()
-	so, err := wire.ServerOptions(wire.ServerConfig{Rules: bearing("secret")})
+	srv, err := wire.NewServer(wire.ServerConfig{Rules: bearing("secret")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := grpc.NewServer(so...)
 	wire.RegisterServer(srv, newHost(), wire.HostOptions{})
 	healthpb.RegisterHealthServer(srv, health.NewServer())
 	l, err := wire.Listen("127.0.0.1:0")
@@ -186,33 +188,27 @@ func TestOtherServices(t *testing.T) {
 	}
 }
 
-// TestServerWithoutTheService is an error at once, and so is one whose codec is missing.
+// TestServerWithoutTheService is an error at once.
 func TestServerWithoutTheService(t *testing.T) {
 	t.Parallel()
-	for name, register := range map[string]func(*grpc.Server){
-		"no service": func(*grpc.Server) {},
-		"no codec":   func(s *grpc.Server) { wire.RegisterServer(s, newHost(), wire.HostOptions{}) },
-	} {
-		srv := grpc.NewServer()
-		register(srv)
-		l, err := wire.Listen("127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan error, 1)
-		go func() { done <- srv.Serve(l) }()
-		cc, err := wire.NewClient(l.Addr().String(), wire.ClientConfig{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-		if _, err := wire.Dial(ctx, cc, wire.Hello{}, wire.ConnOptions{}); !errors.Is(err, wire.ErrProtocol) {
-			t.Errorf("%s: %v, want ErrProtocol", name, err)
-		}
-		cancel()
-		srv.Stop()
-		if err := errors.Join(<-done, cc.Close()); err != nil {
-			t.Error(err)
-		}
+	srv := grpc.NewServer()
+	l, err := wire.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- srv.Serve(l) }()
+	cc, err := wire.NewClient(l.Addr().String(), wire.ClientConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	if _, err := wire.Dial(ctx, cc, wire.Hello{}, wire.ConnOptions{}); !errors.Is(err, wire.ErrProtocol) {
+		t.Errorf("%v, want ErrProtocol", err)
+	}
+	srv.Stop()
+	if err := errors.Join(<-done, cc.Close()); err != nil {
+		t.Error(err)
 	}
 }

@@ -68,11 +68,10 @@ type sessionServer interface {
 	session(st grpc.ServerStream) error
 }
 
-// RegisterServer lets a gRPC server serve a host. s must have been made with [ServerOptions], which bring the codec; other
-// services may be registered beside. Calls of one stream are handled one after another by the goroutine that gRPC gives
-// it; streams overlap.
-func RegisterServer(s grpc.ServiceRegistrar, h Host, o HostOptions) {
-	srv := &server{host: h, opts: o.withDefaults(), streams: map[streamKey]*served{}}
+// RegisterServer lets a server serve a host; other services may be registered beside. Calls of one stream are handled one after another by the
+// goroutine that gRPC gives it; streams overlap.
+func RegisterServer(s *Server, h Host, o HostOptions) {
+	srv := &server{host: h, opts: o.withDefaults(), lines: s.lines, streams: map[streamKey]*served{}}
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: serviceName,
 		HandlerType: (*sessionServer)(nil),
@@ -91,9 +90,9 @@ func RegisterServer(s grpc.ServiceRegistrar, h Host, o HostOptions) {
 
 // server is a host behind frames.
 type server struct {
-	host Host
-	opts HostOptions
-	pool bufferPool
+	host  Host
+	opts  HostOptions
+	lines *lines
 
 	mu      sync.Mutex
 	streams map[streamKey]*served
@@ -174,8 +173,8 @@ func (s *server) leave(ctx context.Context, key streamKey, x *served, cause erro
 
 // session serves one stream from hello to close.
 func (s *server) session(st grpc.ServerStream) error {
-	l := &link{enc: newEncoder(st, &s.pool), dec: newDecoder(st)}
-	defer l.dec.free()
+	first := &letters{stream: st}
+	l := &link{enc: newEncoder(first), dec: newDecoder(first)}
 	hd, err := l.dec.next(maxHello, "of a hello")
 	if err != nil {
 		return streamError(err)
@@ -208,7 +207,6 @@ func (s *server) session(st grpc.ServerStream) error {
 		}
 		l.conn, l.limit, l.precision = conn, uint64(w.MaxMessage), h.Precision
 		l.alive = max(min(s.opts.Alive, h.alive), minAlive)
-		err = l.welcome(hd.seq, w)
 	} else {
 		x.lock()
 		x.conn, x.over = nil, true
@@ -217,7 +215,7 @@ func (s *server) session(st grpc.ServerStream) error {
 	}
 	if err == nil && l.conn != nil {
 		s.opts.Logger.Debug("stream begins", "worker", h.Worker, "shard", h.Shard, "session", h.Session, "attempt", hd.seq)
-		err = l.serve(ctx, x)
+		err = s.overLine(ctx, l, x, hd.seq, w)
 		s.opts.Logger.Debug("stream ends", "worker", h.Worker, "shard", h.Shard, "session", h.Session, "err", err)
 	}
 	if errors.Is(err, ErrProtocol) || errors.Is(err, ErrTooLarge) {
@@ -228,6 +226,28 @@ func (s *server) session(st grpc.ServerStream) error {
 		return nil
 	}
 	return streamError(err)
+}
+
+// overLine welcomes a client, waits for its line, and serves it there until one of the two ends or breaks.
+func (s *server) overLine(ctx context.Context, l *link, x *served, seq uint64, w Welcome) error {
+	t, arrived := s.lines.expect()
+	defer s.lines.forget(t, arrived)
+	if err := l.welcome(seq, welcome{w, t}); err != nil {
+		return err
+	}
+	conn, err := s.lines.await(ctx, arrived)
+	if err != nil {
+		return err
+	}
+	hangUp := func() { _ = conn.Close() } // what was under way fails
+	defer hangUp()
+	defer context.AfterFunc(ctx, hangUp)()
+	to := newLine(conn, nil)
+	l.enc, l.dec = newEncoder(to), newDecoder(to)
+	if err = l.serve(ctx, x); err != nil && ctx.Err() != nil && !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrTooLarge) {
+		err = context.Cause(ctx)
+	}
+	return err
 }
 
 // open asks the host for the stream's conn and gives back the turn that x begins with.

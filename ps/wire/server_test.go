@@ -5,14 +5,15 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/monolith-go/monolith/ps"
 )
@@ -48,23 +49,22 @@ func (c *rawConn) Acquire(context.Context, ps.SplitID, uint64) (ps.SplitState, p
 // rawClient sends frames as it likes.
 type rawClient struct {
 	t   *testing.T
-	cc  *grpc.ClientConn
-	srv *grpc.Server
+	cc  *Client
+	srv *Server
 }
 
 func newRaw(t *testing.T, h Host, o HostOptions) *rawClient {
 	t.Helper()
-	so, err := ServerOptions(ServerConfig{})
+	srv, err := NewServer(ServerConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &rawClient{t: t, srv: grpc.NewServer(so...)}
+	c := &rawClient{t: t, srv: srv}
 	RegisterServer(c.srv, h, o)
 	l := bufconn.Listen(1 << 20)
 	done := make(chan error, 1)
 	go func() { done <- c.srv.Serve(l) }()
-	c.cc, err = grpc.NewClient("passthrough:///pipe", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+	c.cc, err = NewClient("localhost:1", ClientConfig{Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.DialContext(ctx) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,19 +80,44 @@ func newRaw(t *testing.T, h Host, o HostOptions) *rawClient {
 	return c
 }
 
+// rawStream is a stream without a line, or one with a line.
 type rawStream struct {
 	grpc.ClientStream
+	c   *rawClient
+	to  writer
 	enc encoder
 	dec decoder
 }
 
 func (c *rawClient) open() *rawStream {
 	c.t.Helper()
-	gs, err := c.cc.NewStream(c.t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, methodName, grpc.ForceCodecV2(newCodec()))
+	gs, err := c.cc.NewStream(c.t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, methodName)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return &rawStream{gs, newEncoder(gs, &bufferPool{}), newDecoder(gs)}
+	first := &letters{stream: gs}
+	return &rawStream{gs, c, first, newEncoder(first), newDecoder(first)}
+}
+
+// welcomed reads the welcome and opens the line.
+func (s *rawStream) welcomed(t *testing.T) ticket {
+	t.Helper()
+	h, err := s.dec.next(1<<20, "")
+	if err != nil || h.kind != kindWelcome {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	var w welcome
+	if err := w.read(&s.dec); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := s.c.cc.line(t.Context(), s.ClientStream, w.ticket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	l := newLine(conn, nil)
+	s.to, s.enc, s.dec = l, newEncoder(l), newDecoder(l)
+	return w.ticket
 }
 
 // frame sends a frame of which the body may be shorter than announced.
@@ -100,19 +125,8 @@ func (s *rawStream) frame(t *testing.T, h header, body []byte) {
 	t.Helper()
 	var b [headerLen]byte
 	h.put(&b)
-	var r recorder
-	e := newEncoder(&r, &bufferPool{})
-	e.left = uint64(headerLen + len(body))
-	e.next()
-	e.bytes(b[:])
-	e.bytes(body)
-	if err := e.end(); err != nil {
+	if err := s.to.writev(&net.Buffers{slices.Concat(b[:], body)}); err != nil && !errors.Is(err, io.EOF) {
 		t.Fatal(err)
-	}
-	for _, m := range r.messages {
-		if err := s.SendMsg(&message{out: bufferOf(m)}); err != nil && !errors.Is(err, io.EOF) {
-			t.Fatal(err)
-		}
 	}
 }
 
@@ -135,6 +149,10 @@ func (s *rawStream) ends(t *testing.T) error {
 	for {
 		h, err := s.dec.next(1<<20, "")
 		if err != nil {
+			if _, ok := s.to.(*line); ok {
+				var m wrapperspb.BytesValue
+				err = s.RecvMsg(&m)
+			}
 			return err
 		}
 		if h.kind == kindError {
@@ -181,12 +199,7 @@ func TestBadFramesEndTheStream(t *testing.T) {
 		s := c.open()
 		if x.then.kind != 0 {
 			s.hello(t, good, 1)
-			if w, err := s.dec.next(1<<20, ""); err != nil || w.kind != kindWelcome {
-				t.Fatalf("%s: %+v, %v", name, w, err)
-			}
-			for range welcomeLen {
-				s.dec.u8()
-			}
+			s.welcomed(t)
 			good.Session++
 			s.frame(t, x.then, x.body)
 		} else {
@@ -194,7 +207,7 @@ func TestBadFramesEndTheStream(t *testing.T) {
 		}
 		if name == "no frame" {
 			s = c.open()
-			if err := s.SendMsg(&message{out: bufferOf(x.body)}); err != nil {
+			if err := s.SendMsg(wrapperspb.Bytes(x.body)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -225,6 +238,7 @@ func TestOneStreamASession(t *testing.T) {
 	if got := <-h.opened; got != 5 {
 		t.Fatalf("opened %d", got)
 	}
+	first.welcomed(t)
 	first.frame(t, header{kind: kindControl, seq: 1}, nil)
 	if got := <-h.entered; got != 5 {
 		t.Fatalf("call of %d", got)

@@ -5,18 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/monolith-go/monolith/ps"
 )
 
-// stream is one gRPC stream.
+// stream is one gRPC stream with its line.
 type stream struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	grpc   grpc.ClientStream
+	line   net.Conn // nil until it is opened
 	enc    encoder
 	dec    decoder
 }
@@ -120,6 +123,9 @@ func (c *Conn) try(ctx context.Context, r *call) error {
 // failed drops the stream and returns why it ended.
 func (c *Conn) failed(err error) error {
 	if _, ok := errors.AsType[*remoteError](err); !ok {
+		if c.stream.line != nil && c.stream.ctx.Err() == nil && !errors.Is(err, ErrProtocol) && !errors.Is(err, ErrTooLarge) {
+			err = c.stream.reason(err)
+		}
 		if cause := context.Cause(c.stream.ctx); cause != nil {
 			err = cause // ours: the context's, or the watch's
 		}
@@ -128,14 +134,26 @@ func (c *Conn) failed(err error) error {
 	return err
 }
 
+// reason is what the stream ended with, once its line broke of err: a server closes the line first, and then says why. Who has only lost the line
+// says nothing.
+func (s *stream) reason(err error) error {
+	t := time.AfterFunc(reasonFor, func() { s.cancel(&transportError{"the connection for its frames broke (" + err.Error() + ")", err}) })
+	defer t.Stop()
+	var m wrapperspb.BytesValue
+	if err := s.grpc.RecvMsg(&m); err != nil {
+		return err
+	}
+	return violation("message where the stream's end is due")
+}
+
 // drop ends the stream.
 func (c *Conn) drop(cause error) {
 	if c.stream == nil {
 		return
 	}
 	c.stream.cancel(cause)
-	if c.stream.grpc != nil {
-		c.stream.dec.free()
+	if c.stream.line != nil {
+		_ = c.stream.line.Close() // cancel does so too, in a while
 	}
 	c.stream = nil
 }
@@ -143,13 +161,12 @@ func (c *Conn) drop(cause error) {
 // connect begins a stream, says hello, and repeats commits to a shard that may have lost them.
 func (c *Conn) connect() error {
 	s := c.stream
-	gs, err := c.cc.NewStream(s.ctx, &grpc.StreamDesc{StreamName: "Session", ServerStreams: true, ClientStreams: true}, methodName,
-		grpc.ForceCodecV2(c.codec), grpc.MaxCallRecvMsgSize(maxGRPCMessage), grpc.MaxCallSendMsgSize(maxGRPCMessage))
+	gs, err := c.cc.NewStream(s.ctx, &grpc.StreamDesc{StreamName: "Session", ServerStreams: true, ClientStreams: true}, methodName)
 	if err != nil {
 		return err
 	}
-	s.grpc, s.enc, s.dec = gs, newEncoder(gs, &c.pool), newDecoder(gs)
-	s.enc.sent, s.dec.arrived = c.watch.touch, c.watch.touch
+	first := &letters{stream: gs}
+	s.grpc, s.enc, s.dec = gs, newEncoder(first), newDecoder(first)
 	c.attempt++
 	h, err := c.hello.header(c.attempt)
 	if err != nil {
@@ -170,8 +187,11 @@ func (c *Conn) connect() error {
 	if reply.kind != kindWelcome || reply.seq != c.attempt {
 		return violation("%s %d where welcome %d is due", reply.kind, reply.seq, c.attempt)
 	}
-	var w Welcome
+	var w welcome
 	if err := w.read(&s.dec); err != nil {
+		return err
+	}
+	if err := c.open(w.ticket); err != nil {
 		return err
 	}
 	c.limit = uint64(w.MaxMessage)
@@ -188,6 +208,22 @@ func (c *Conn) connect() error {
 		}
 	}
 	c.hello.Resumed = true
+	return nil
+}
+
+// open opens the line of the stream.
+func (c *Conn) open(t ticket) error {
+	s := c.stream
+	c.watch.touch()
+	conn, err := c.cc.line(s.ctx, s.grpc, t)
+	if err != nil {
+		return err
+	}
+	s.line = conn
+	context.AfterFunc(s.ctx, func() { _ = conn.Close() }) // what was under way fails
+	l := newLine(conn, c.watch.touch)
+	s.enc, s.dec = newEncoder(l), newDecoder(l)
+	c.watch.touch()
 	return nil
 }
 
@@ -238,7 +274,7 @@ func (c *Conn) exchange(r *call, seq uint64) error {
 	s.enc.begin(h)
 	r.put(&s.enc)
 	if err := s.enc.end(); err != nil {
-		return s.cause(err)
+		return err
 	}
 	for {
 		h, err := s.dec.next(uint64(c.opts.MaxMessage), "MaxMessage of the client")
@@ -266,7 +302,7 @@ func (s *stream) refused() error {
 	return remote
 }
 
-// cause is what the stream ended with, of which sending only says that it did.
+// cause is what the stream ended with, of which sending a hello only says that it did.
 func (s *stream) cause(err error) error {
 	if !errors.Is(err, io.EOF) {
 		return err

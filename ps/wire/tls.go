@@ -15,10 +15,11 @@ import (
 // TLS names the files, in PEM, that one side of an encrypted connection needs; see [secure.TLS]. Version 1.3 is spoken.
 type TLS = secure.TLS
 
-// serverCreds are TLS credentials that answer a client without TLS with what is wrong. TLS alone would just hang up, which looks
-// like a server that is being started.
+// serverCreds are credentials, of TLS or none, that give the lines of streams away, and answer a client without TLS with what is wrong. TLS alone
+// would just hang up, which looks like a server that is being started.
 type serverCreds struct {
 	credentials.TransportCredentials
+	lines *lines
 }
 
 const (
@@ -34,11 +35,18 @@ const (
 
 // ServerHandshake implements [credentials.TransportCredentials].
 func (c *serverCreds) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if c.Info().SecurityProtocol != "tls" {
+		_, info, err := c.TransportCredentials.ServerHandshake(raw)
+		if err != nil {
+			return nil, nil, errors.Join(err, raw.Close())
+		}
+		return c.sort(raw, info)
+	}
 	held := &heldConn{Conn: raw, hold: true}
 	conn, info, err := c.TransportCredentials.ServerHandshake(held)
 	held.hold = false
 	if err == nil {
-		return conn, info, nil
+		return c.sort(conn, info)
 	}
 	if rh, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(rh.RecordHeader[:]) == preface {
 		_ = raw.SetDeadline(time.Now().Add(hangUpAfter)) // if it cannot be set, the server's own deadline holds
@@ -50,9 +58,21 @@ func (c *serverCreds) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthI
 	return nil, nil, errors.Join(err, raw.Close())
 }
 
+// sort keeps what is a line from gRPC.
+func (c *serverCreds) sort(conn net.Conn, info credentials.AuthInfo) (net.Conn, credentials.AuthInfo, error) {
+	other, err := c.lines.sort(conn)
+	switch {
+	case err != nil:
+		return nil, nil, errors.Join(err, conn.Close())
+	case other == nil:
+		return nil, nil, credentials.ErrConnDispatched
+	}
+	return other, info, nil
+}
+
 // Clone implements [credentials.TransportCredentials].
 func (c *serverCreds) Clone() credentials.TransportCredentials {
-	return &serverCreds{c.TransportCredentials.Clone()}
+	return &serverCreds{c.TransportCredentials.Clone(), c.lines}
 }
 
 // heldConn stays open while hold is set.

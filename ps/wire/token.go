@@ -55,7 +55,7 @@ func newGate(c ServerConfig) *gate {
 // grantKey is of what the caller of a call may do.
 type grantKey struct{}
 
-// Granted returns what the caller may do, by the context of a call that [ServerOptions] let in.
+// Granted returns what the caller may do, by the context of a call that a [Server] let in.
 func Granted(ctx context.Context) secure.Right {
 	may, _ := ctx.Value(grantKey{}).(secure.Right)
 	return may
