@@ -92,7 +92,7 @@ type WAL struct {
 	// end of a process, not that of the machine.
 	Sync bool `yaml:"sync" default:"true"`
 	// SegmentBytes is the size of a file of the log; those that a process begins with are smaller, and the next is made ready
-	// beside it.
+	// beside it, or is one that a snapshot has made superfluous: about as many of these are kept as the log has.
 	SegmentBytes Size `yaml:"segment_bytes" default:"64MiB" min:"4096"`
 }
 

@@ -96,7 +96,7 @@ func (l *Log) rewrite(s *segment) error {
 	return l.syncDir()
 }
 
-// tidyUp removes the segments that no shard of this process needs. The caller holds trim.
+// tidyUp takes the segments out of the log that no shard of this process needs: their files are removed, or kept for later segments. The caller holds trim.
 func (l *Log) tidyUp() error {
 	l.mu.Lock()
 	needed := uint64(math.MaxUint64)
@@ -111,22 +111,44 @@ func (l *Log) tidyUp() error {
 			first = i
 		}
 	}
-	for i := range l.mu.segs[:first] {
-		l.older = append(l.older, l.mu.segs[i].path)
-	}
+	l.older = append(l.older, l.mu.segs[:first]...)
 	l.mu.segs = slices.Clone(l.mu.segs[first:])
 	l.mu.Unlock()
 	for len(l.older) > 0 {
-		if err := l.remove(l.older[0]); err != nil {
-			return l.fail("removing", l.older[0], err)
+		s := &l.older[0]
+		keep := l.keeps(s)
+		if keep {
+			if err := l.o.Disk.Rename(s.path, s.path+tmpSuffix); err != nil {
+				return l.fail("renaming", s.path, err)
+			}
+		} else if err := l.remove(s.path); err != nil {
+			return l.fail("removing", s.path, err)
 		}
+		// One after the other: names may become durable in another order. And nothing is written to a file that may still have the name of
+		// a segment.
 		l.older = l.older[1:]
-		// One after the other: names may become durable in another order.
 		if err := l.syncDir(); err != nil {
 			return err
 		}
+		if keep {
+			l.mu.Lock()
+			l.mu.used = append(l.mu.used, usedFile{s.path + tmpSuffix, max(s.size, s.room)})
+			l.mu.Unlock()
+		}
 	}
 	return nil
+}
+
+// keeps reports whether the file of a segment is kept for a later one: those are about as many as the log has now, which is what it grows by until the
+// next snapshot, and neither small ones nor those that a very large record has made larger than a segment is.
+func (l *Log) keeps(s *segment) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.o.NoSync || l.mu.state != running || l.mu.err != nil || len(l.mu.used) >= len(l.mu.segs) {
+		return false
+	}
+	size := max(s.size, s.room)
+	return size >= l.o.SegmentBytes/2 && size <= 2*l.o.SegmentBytes
 }
 
 // remove removes a file, if it is there.

@@ -30,6 +30,16 @@ func EncodeSegment(identity string, seq, first, salt, durable uint64, records ..
 	return append(h.encode(), recs...)
 }
 
+// Reuse makes a segment say that its file was another one's.
+func Reuse(segment []byte) []byte {
+	h, err := parseHeader(segment)
+	if err != nil {
+		panic(err)
+	}
+	h.reused = true
+	return append(h.encode(), segment[h.len():]...)
+}
+
 // JoinSums is the checksum of n bytes of checksum b behind others of checksum a.
 func JoinSums(a, b uint32, n int) uint32 { return joinSums(a, b, n) }
 

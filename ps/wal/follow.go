@@ -92,7 +92,7 @@ func (f *Follower) Next(ctx context.Context) (Piece, error) {
 	f.out = f.out[:0]
 	if last >= f.next {
 		if err := f.read(&seg, last); err != nil {
-			return Piece{}, err
+			return Piece{}, f.trimmed(&seg, err)
 		}
 		f.salt, f.next = seg.salt, f.at
 	}
@@ -177,6 +177,17 @@ func (f *Follower) read(seg *segment, last uint64) error {
 		f.window, f.off, f.at = f.window[r.len():], f.off+int64(r.len()), f.at+1
 	}
 	return nil
+}
+
+// trimmed returns what an error of reading a segment means: the file of one that was trimmed meanwhile may be another segment's.
+func (f *Follower) trimmed(seg *segment, err error) error {
+	l := f.s.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if errors.Is(err, ErrCorrupt) && (len(l.mu.segs) == 0 || l.mu.segs[0].seq > seg.seq) {
+		return fmt.Errorf("wal: %s was trimmed while it was read: %w", seg.path, ErrBase)
+	}
+	return err
 }
 
 // open goes to the beginning of a segment.

@@ -12,8 +12,12 @@ const MaxRecord = 1 << 30
 // MaxIdentity is the largest [Options].Identity in bytes.
 const MaxIdentity = 4096
 
-// formatVersion is the format that this package writes, and the only one it reads.
-const formatVersion = 4
+// formatVersion is the format that this package writes. It reads those from oldestVersion on: before 5 no segment had a file that was there
+// before, and the field that says so was 0.
+const (
+	formatVersion = 5
+	oldestVersion = 4
+)
 
 const (
 	magic = "MONOWAL\n"
@@ -45,6 +49,8 @@ type header struct {
 	first    uint64
 	salt     uint64
 	identity string
+	// reused: the file was another segment's, so that what was never written is what that one has left, and not zeros.
+	reused bool
 }
 
 func (h *header) len() int { return headerFixed + len(h.identity) }
@@ -53,7 +59,11 @@ func (h *header) encode() []byte {
 	b := make([]byte, 0, h.len())
 	b = append(b, magic...)
 	b = le.AppendUint32(b, formatVersion)
-	b = le.AppendUint32(b, 0)
+	reused := uint32(0)
+	if h.reused {
+		reused = 1
+	}
+	b = le.AppendUint32(b, reused)
 	b = le.AppendUint64(b, h.seq)
 	b = le.AppendUint64(b, 0)
 	b = le.AppendUint64(b, h.first)
@@ -80,10 +90,10 @@ func parseHeader(b []byte) (header, error) {
 		return header{}, fmt.Errorf("header checksum mismatch (want %08x, got %08x)", want, got)
 	}
 	// Every version has its version, the length and the checksum in these places, so that damage is not taken for one.
-	if v := le.Uint32(b[8:]); v != formatVersion {
+	if v := le.Uint32(b[8:]); v < oldestVersion || v > formatVersion {
 		return header{}, fmt.Errorf("version %d, this program has version %d; put the folder aside, and what it holds after the last snapshot is read from the source again: %w", v, formatVersion, ErrVersion)
 	}
-	h := header{seq: le.Uint64(b[16:]), first: le.Uint64(b[32:]), salt: le.Uint64(b[40:]), identity: string(b[52:end])}
+	h := header{seq: le.Uint64(b[16:]), first: le.Uint64(b[32:]), salt: le.Uint64(b[40:]), identity: string(b[52:end]), reused: le.Uint32(b[12:]) != 0}
 	if h.first == 0 {
 		return header{}, fmt.Errorf("first lsn is 0")
 	}

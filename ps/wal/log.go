@@ -57,8 +57,8 @@ type Log struct {
 	torn    Tail
 	// maxSeq is the largest number of a segment in the folder.
 	maxSeq uint64
-	// older are files that count for nothing any more, to be removed with the next trim. It is guarded by trim.
-	older []string
+	// older are segments that count for nothing any more, to be taken out of the log with the next trim. It is guarded by trim.
+	older []segment
 
 	// starting is held while the log is made ready for appending; it is taken before mu, and so is trim.
 	starting, trim sync.Mutex
@@ -68,7 +68,9 @@ type Log struct {
 		// err is the first failure of the writer, which ends the log.
 		err error
 		// segs are the segments of the log in order.
-		segs   []segment
+		segs []segment
+		// used are files that were segments, to be segments again.
+		used   []usedFile
 		shards map[uint32]*ShardLog
 		// What waits for the writer: buf are small records, large the others, of so many bytes, and where they come among them. The
 		// spare ones are what it writes or has written.
@@ -104,6 +106,8 @@ type segment struct {
 	header
 	path string
 	size int64
+	// room is how many bytes its file has blocks for, as far as that is known before it is full.
+	room int64
 	// end is behind the last good record, and next is the lsn that comes then. gap is what lacks before the segment, damage what
 	// follows its last good record.
 	end         int64

@@ -1,7 +1,6 @@
 package wal
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,7 +35,7 @@ func Open(o Options) (*Log, error) {
 			return nil, err
 		}
 		if i > 0 && s.gap == nil && s.damage == nil && l.scanned[i-1].damage == nil && s.first != l.next {
-			s.gap = corrupt(s.path, 32, "segment begins at record %d, the one before ends before %d", s.first, l.next)
+			s.gap = corrupt(s.path, 32, "segment begins at record %d, the one before ends before %d, at offset %d of %s", s.first, l.next, l.scanned[i-1].end, l.scanned[i-1].path)
 		}
 		l.next = s.next
 		l.scanned = append(l.scanned, s)
@@ -112,15 +111,16 @@ func (l *Log) scan(s *segment, last bool, buf []byte) (data []byte, err error) {
 	rest := data[off:]
 	switch {
 	case zero(rest): // never written
+	case !last && s.reused: // where the next one begins says whether this is whole
 	case !last:
 		s.damage = corrupt(s.path, int64(off), "bad record %d in a segment that was ended", s.next)
 	default:
-		torn, why := tornAt(rest, int64(off), seed, s.next)
-		if !torn {
+		torn, why := tornAt(rest, int64(off), seed, s.next, s.reused)
+		if why != "" {
 			s.damage = corrupt(s.path, int64(off), "record %d: %s", s.next, why)
 			break
 		}
-		l.torn.TornBytes = int64(len(bytes.TrimRight(rest, "\x00")))
+		l.torn.TornBytes = int64(torn)
 	}
 	if last {
 		l.torn.Segment, l.torn.Offset = s.path, int64(off)

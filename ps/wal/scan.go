@@ -1,27 +1,32 @@
 package wal
 
 import (
+	"bytes"
 	"hash/crc32"
 )
 
 // tornAt decides about the bad record number lsn at the beginning of b, the rest of the last segment, of which off bytes lie
-// before b: torn off by the end of the process or machine, or damaged. Of a damaged one it says why.
-func tornAt(b []byte, off int64, seed uint32, lsn uint64) (torn bool, why string) {
-	at, durable := behind(b, seed, lsn)
+// before b: torn off by the end of the process or machine, or damaged. Of a damaged one it says why, and else how many bytes are torn: of a file
+// that was another segment's, those that are known to be of this one.
+func tornAt(b []byte, off int64, seed uint32, lsn uint64, reused bool) (torn int, why string) {
+	at, end, durable := behind(b, seed, lsn)
 	switch {
-	case at < 0:
-		return true, ""
-	case durable >= lsn:
-		return false, "bad record that later ones say was durable"
-	case hole(b[:at], off):
-		return true, ""
+	case at >= 0 && durable >= lsn:
+		return 0, "bad record that later ones say was durable"
+	case reused:
+		if len(b) >= recordHead && le.Uint64(b[8:]) == lsn {
+			end = max(end, int(min(recordHead+int64(le.Uint32(b[4:])), int64(len(b)))))
+		}
+		return end, ""
+	case at < 0 || hole(b[:at], off):
+		return len(bytes.TrimRight(b, "\x00")), ""
 	}
-	return false, "bad record with good ones after it"
+	return 0, "bad record with good ones after it"
 }
 
 // behind looks for good records after a bad one, number lsn, at the beginning of b. It returns where the first of them is,
-// or -1, and the largest durable field of them all.
-func behind(b []byte, seed uint32, lsn uint64) (at int, durable uint64) {
+// or -1, where the last of them ends, and the largest durable field of them all.
+func behind(b []byte, seed uint32, lsn uint64) (at, end int, durable uint64) {
 	at = -1
 	// More checksums than these only an adversary asks for, and what he wrote is not torn.
 	budget := 4*len(b) + 1<<20
@@ -38,7 +43,7 @@ func behind(b []byte, seed uint32, lsn uint64) (at int, durable uint64) {
 			continue
 		}
 		if budget -= r.len(); budget < 0 {
-			return p, lsn
+			return p, p, lsn
 		}
 		if crc32.Update(seed, castagnoli, b[p+4:p+r.len()]) != le.Uint32(b[p:]) {
 			p++
@@ -49,8 +54,9 @@ func behind(b []byte, seed uint32, lsn uint64) (at int, durable uint64) {
 		}
 		durable = max(durable, r.durable)
 		p += r.len()
+		end = p
 	}
-	return at, durable
+	return at, end, durable
 }
 
 // hole reports whether a sector of b was never written. off is the offset of b in its file. In the first sector, whose

@@ -199,29 +199,31 @@ func (w *writer) begin(first uint64) error {
 	}
 	var salt [8]byte
 	_, _ = rand.Read(salt[:]) // never fails
-	h := header{seq: w.seq + 1, first: first, salt: le.Uint64(salt[:]), identity: l.o.Identity}
+	from, reused, filled := w.ready()
+	h := header{seq: w.seq + 1, first: first, salt: le.Uint64(salt[:]), identity: l.o.Identity, reused: reused}
 	path := filepath.Join(l.o.Dir, fileName(h.seq))
-	if err := w.make(path, h.encode()); err != nil {
+	if err := w.make(path, h.encode(), from.path, filled); err != nil {
 		return err
 	}
 	w.path, w.seq, w.salt, w.size = path, h.seq, h.salt, int64(h.len())
 	w.limit = nextLimit(w.limit, l.o.SegmentBytes)
+	if reused {
+		w.limit = min(from.room, l.o.SegmentBytes)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n := len(l.mu.segs); n > 0 && ended > 0 {
 		l.mu.segs[n-1].size = ended
 	}
-	l.mu.segs = append(l.mu.segs, segment{header: h, path: path, size: w.size})
+	l.mu.segs = append(l.mu.segs, segment{header: h, path: path, size: w.size, room: from.room})
 	return nil
 }
 
 func nextLimit(limit, most int64) int64 { return min(max(firstSegment, 2*limit), most) }
 
-// make makes the file of a segment, whose header is durable before it has its name, and opens it behind that.
-func (w *writer) make(path string, header []byte) error {
+// make makes the file of a segment, of tmp where that is filled, whose header is durable before it has its name, and opens it behind that.
+func (w *writer) make(path string, header []byte, tmp string, filled bool) error {
 	l := w.l
-	tmp := w.ready()
-	filled := tmp != ""
 	var f fsx.DiskFile
 	var err error
 	if filled {
