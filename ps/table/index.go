@@ -111,11 +111,13 @@ func (x *index) home(h uint64) *line {
 	return &lines[h&uint64(len(lines)-1)]
 }
 
-// put enters a key that is not there.
+// put enters a key that is not there, unless the segment has as many as it takes.
 func (s *segment) put(h uint64, key int64, id uint32) bool {
-	if s.n >= s.limit() {
-		return false
-	}
+	return s.n < s.limit() && s.enter(h, key, id)
+}
+
+// enter enters a key that is not there where it finds a place near its home.
+func (s *segment) enter(h uint64, key int64, id uint32) bool {
 	mask := uint64(len(s.lines) - 1)
 	for p := range uint64(min(maxProbe, len(s.lines))) {
 		l := &s.lines[(h+p)&mask]
@@ -226,16 +228,10 @@ func (x *index) double(s *segment) {
 	x.refill(old, s, s, 0)
 }
 
-// split parts a segment of full size by the next bit of the hash.
+// split parts a segment by the next bit of the hash.
 func (x *index) split(s *segment) {
 	if s.depth == x.depth {
-		dir, lines := make([]*segment, 2*len(x.dir)), make([]uint64, 2*len(x.dir))
-		for i, p := range x.dir {
-			dir[2*i], dir[2*i+1] = p, p
-			lines[2*i], lines[2*i+1] = x.lines[i], x.lines[i]
-		}
-		x.dir, x.lines = dir, lines
-		x.depth++
+		x.deepen()
 	}
 	bit := uint64(1) << (63 - s.depth)
 	upper := 0
@@ -267,6 +263,17 @@ func (x *index) split(s *segment) {
 	x.refill(x.spare, s, t, bit)
 }
 
+// deepen doubles the directory.
+func (x *index) deepen() {
+	dir, lines := make([]*segment, 2*len(x.dir)), make([]uint64, 2*len(x.dir))
+	for i, p := range x.dir {
+		dir[2*i], dir[2*i+1] = p, p
+		lines[2*i], lines[2*i+1] = x.lines[i], x.lines[i]
+	}
+	x.dir, x.lines = dir, lines
+	x.depth++
+}
+
 // linesFor returns how many lines hold n keys at most 2/3 full, with room for some more.
 func linesFor(n int) int {
 	want := n*3/2/slots + 1
@@ -282,7 +289,7 @@ func (x *index) refill(old []line, lower, upper *segment, bit uint64) {
 			if h&bit != 0 {
 				to = upper
 			}
-			if !to.put(h, l.key[j], l.id[j]) {
+			if !to.enter(h, l.key[j], l.id[j]) {
 				x.overflow(l.key[j], l.id[j])
 				x.spilled = append(x.spilled, entry{h, l.key[j], l.id[j]})
 			}

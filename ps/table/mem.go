@@ -44,6 +44,10 @@ type Mem struct {
 	cuts    []*cut
 	// trackers take note of what changes.
 	trackers []*Tracker
+	// arrivals are those that have not ended, leaving the segments whose rows have gone and have numbers yet; the first left lines of the last one are empty.
+	arrivals []*Arrivals
+	leaving  []*segment
+	left     int
 	mem      *Memory
 	// paid is for how many rows memory was taken from mem, wanted how many new ones Reserve was last asked for.
 	paid, wanted int
@@ -112,7 +116,13 @@ func (t *Mem) Bytes() int64 {
 }
 
 // IndexBytes is the part of Bytes that finds rows.
-func (t *Mem) IndexBytes() int64 { return t.index.bytes + int64(16*len(t.index.dir)) }
+func (t *Mem) IndexBytes() int64 {
+	n := t.index.bytes + int64(16*len(t.index.dir))
+	for _, a := range t.arrivals {
+		n += a.index.bytes + int64(16*len(a.index.dir))
+	}
+	return n
+}
 
 // Lookup implements [Table].
 func (t *Mem) Lookup(keys []int64, dst []float32) (found int) {
@@ -380,24 +390,34 @@ func (t *Mem) updateSegment(s *segmentRule, row, grad []float32) {
 
 // Put implements [Table].
 func (t *Mem) Put(rows *Rows) error {
-	n := len(rows.Keys)
-	if len(rows.Times) != n || len(rows.Counts) != n || len(rows.Weights) != n*t.dim || len(rows.State) != n*t.stateDim {
-		return fmt.Errorf("table %s: columns of %d rows have unequal lengths", t.name, n)
-	}
-	if err := t.Reserve(n); err != nil {
-		return err
-	}
-	for i, k := range rows.Keys {
-		h := Hash(k)
+	return t.put(rows, 0, func(h uint64, k int64) (uint32, error) {
 		if _, ok := t.index.find(h, k); ok {
-			return fmt.Errorf("table %s: fid %d: %w", t.name, k, ErrDuplicate)
+			return 0, fmt.Errorf("table %s: fid %d: %w", t.name, k, ErrDuplicate)
 		}
 		id := t.newNumber()
 		t.len++
 		t.index.insert(h, k, id)
 		t.tellSpilled()
-		row := t.slabs.row(id)
 		t.noteChanged([]int64{k}, []uint32{id})
+		return id, nil
+	})
+}
+
+// put writes rows where enter says, with room for so many reserved new ones behind them.
+func (t *Mem) put(rows *Rows, reserved int, enter func(h uint64, key int64) (id uint32, err error)) error {
+	n := len(rows.Keys)
+	if len(rows.Times) != n || len(rows.Counts) != n || len(rows.Weights) != n*t.dim || len(rows.State) != n*t.stateDim {
+		return fmt.Errorf("table %s: columns of %d rows have unequal lengths", t.name, n)
+	}
+	if err := t.Reserve(reserved + n); err != nil {
+		return err
+	}
+	for i, k := range rows.Keys {
+		id, err := enter(Hash(k), k)
+		if err != nil {
+			return err
+		}
+		row := t.slabs.row(id)
 		t.pack(row, rows.Weights[i*t.dim:][:t.dim])
 		copy(row[t.packed:], rows.State[i*t.stateDim:][:t.stateDim])
 		*t.slabs.metaOf(id) = meta{time: rows.Times[i], count: rows.Counts[i]}
@@ -448,10 +468,13 @@ func (t *Mem) read(key int64, row []float32, m meta, dst *Rows) {
 
 // Close implements [Table].
 func (t *Mem) Close() {
+	for len(t.arrivals) > 0 {
+		t.arrivals[0].end()
+	}
 	t.index.populate.close()
 	t.index.store.close()
 	t.slabs.free()
 	t.mem.give(t.rowCost() * int64(t.paid))
 	t.paid, t.wanted = 0, 0
-	t.index, t.numbers, t.len, t.cuts, t.trackers = newIndex(), numbers{}, 0, nil, nil
+	t.index, t.numbers, t.len, t.cuts, t.trackers, t.leaving, t.left = newIndex(), numbers{}, 0, nil, nil, nil, 0
 }

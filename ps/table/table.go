@@ -18,6 +18,9 @@ var ErrFull = failure.New(failure.Full, "table is full")
 // ErrDuplicate is returned by [Table.Put] for a key that has a row already.
 var ErrDuplicate = errors.New("key has a row already")
 
+// ErrEnded is returned by [Arrivals.Put] once nobody waits for the rows any more.
+var ErrEnded = errors.New("table: the rows do not arrive any more")
+
 // Table maps every int64 to at most one row. What it holds is a function of the updates applied and rows put, never of
 // lookups.
 //
