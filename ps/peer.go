@@ -25,8 +25,10 @@ type Peer interface {
 	Load(ctx context.Context, o LoadOptions) error
 	// Prepare makes the shard read a snapshot beside what it has and does, as one of so many shards: Load of that snapshot, as one of so many, has
 	// nothing to read then. After the first it reads of an incremental snapshot what has changed since the one before alone. Until it is ended the shard takes note of
-	// which rows change, so that snapshots can be incremental. It takes as long as reading, and the memory of that state beside the present one. Errors: [ErrCorrupt],
-	// [ErrLayout], [ErrFull] when both do not fit, [ErrDisturbed] when another call, or Load, came in between; after any of them nothing is prepared, and all else
+	// which rows change, so that snapshots can be incremental. It takes as long as reading. A shard that stays, and has no retention, reads only the rows that it gains, and takes memory for them alone: those that
+	// it owns before and after stay where they are, and Load uses them where the shard has applied nothing since its part of that snapshot; otherwise Load reads all. All others, and standbys, read all rows
+	// that they will have, and take the memory of that beside the present state. Errors: [ErrCorrupt],
+	// [ErrLayout], [ErrFull] when there is no room for it, [ErrDisturbed] when another call, or Load, came in between; after any of them nothing is prepared, and all else
 	// is as it was.
 	Prepare(ctx context.Context, o PrepareOptions) error
 	// Connect opens the stream of a session, or opens it again after it broke; an older stream of the session ends.

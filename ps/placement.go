@@ -20,6 +20,17 @@ func Bucket(fid int64) int { return int(table.Hash(fid) >> (64 - bucketBits)) }
 // ShardOf returns the shard, of numShards, that owns a bucket.
 func ShardOf(bucket, numShards int) int { return bucket * numShards / NumBuckets }
 
+// BucketsOf returns the buckets [from, to) that a shard, of numShards, owns.
+func BucketsOf(shard, numShards int) (from, to int) {
+	first := func(shard int) int { return (shard*NumBuckets + numShards - 1) / numShards }
+	return first(shard), first(shard + 1)
+}
+
+// BucketRange is the range of the hashes of the fids of buckets [from, to), of which there is one at least.
+func BucketRange(from, to int) table.Range {
+	return table.Range{From: uint64(from) << (64 - bucketBits), Last: uint64(to)<<(64-bucketBits) - 1}
+}
+
 // tensorShards returns the shard of each dense tensor, which lies there whole. The largest is placed first, each on the shard that has the
 // fewest values so far (Graham, "Bounds on Multiprocessing Timing Anomalies", 1969, section 5): a model has few large tensors, and each
 // batch moves and updates all of them. It does not depend on their order.

@@ -416,14 +416,18 @@ func TestPrepare(t *testing.T) {
 	}
 	// A node that is asked for something else reads that.
 	fresh := take(ps.SnapshotOptions{Pin: true})
+	added, err := shard.Open(t.Context(), o.Node(1, shards)) // which has no rows that stay
+	if err != nil {
+		t.Fatal(err)
+	}
 	empty := memory.Used()
-	if err := read(0, &fresh); err != nil {
+	if err := added.Prepare(t.Context(), ps.PrepareOptions{Shards: shards, Path: fresh.Path, ID: fresh.ID}); err != nil {
 		t.Fatal(err)
 	}
 	if memory.Used() <= empty {
 		t.Error("what is read ahead takes no memory")
 	}
-	if err := nodes[0].Prepare(t.Context(), ps.PrepareOptions{}); err != nil || memory.Used() != empty {
+	if err := added.Prepare(t.Context(), ps.PrepareOptions{}); err != nil || memory.Used() != empty {
 		t.Errorf("given up, it has %d bytes of %d: %v", memory.Used(), empty, err)
 	}
 	if err := errors.Join(read(0, &fresh), read(1, &fresh)); err != nil {
@@ -456,7 +460,7 @@ func TestPrepare(t *testing.T) {
 	if st, err := n.Status(t.Context()); err != nil || st.Rows != 0 {
 		t.Errorf("%+v, %v", st, err)
 	}
-	for _, n := range append(nodes, n) {
+	for _, n := range append(nodes, n, added) {
 		if err := n.Close(); err != nil {
 			t.Error(err)
 		}

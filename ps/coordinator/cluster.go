@@ -92,7 +92,7 @@ type Options struct {
 	// Grace is how long a session may be without its stream before its splits count as left behind. It is for clients in
 	// other processes, whose connections may break.
 	Grace time.Duration
-	// Hold is for how long commits wait, at most, while the last small snapshot of a change of the number of shards is written and read, so that nothing is trained again; default 5 s,
+	// Hold is for how long commits wait, at most, while the last small snapshot of a change of the number of shards is written and read, so that nothing is trained again; default [ps.MaxHold],
 	// below 0 they never do. See [Cluster.Scale].
 	Hold time.Duration
 	// Lease is after how much silence a member is replaced; default 10 s. See [Cluster.Join].
@@ -135,7 +135,7 @@ type Uploads interface {
 const (
 	defaultKeep  = 3
 	defaultLease = 10 * time.Second
-	defaultHold  = 5 * time.Second
+	defaultHold  = ps.MaxHold
 	// rowsInterval is how often [ps.Hooks].TableRows and TableBytes are called.
 	rowsInterval = 5 * time.Second
 	// minPatience is how long, at least, a periodic snapshot waits for a worker that is busy with something else.

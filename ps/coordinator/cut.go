@@ -59,6 +59,9 @@ type held struct {
 	since time.Time // a zero one: no such cut was taken
 }
 
+// lasts reports whether commits wait for a while yet, which is for so long in all.
+func (h *held) lasts(hold time.Duration) bool { return time.Since(h.since) < hold-hold/4 }
+
 // takeNow is take for one who has the turn. Where h is not nil commits wait behind the cut; when it has become a snapshot the caller ends it, by [Cluster.release].
 func (c *Cluster) takeNow(ctx context.Context, o ps.SnapshotOptions, patience time.Duration, h *held) (ps.SnapshotInfo, error) {
 	if err := c.Ready(); err != nil {

@@ -21,10 +21,12 @@ import (
 
 // Scale makes the shards those at the given addresses, as [Options].Addrs has them, while workers continue: shards are added and removed at the end of the list. Those that are
 // added must run already. Snapshots are taken, each of what has changed since the one before, and all shards of the new list read them beside what they have and do. Once little changes
-// between two of them commits wait, and lookups do not, while a last one is written and read; then all go to that, in a generation in which there are as many. Nothing is left to be read then, so how long lookups wait does
+// between two of them commits wait, and lookups do not, while a last one is written and read; then all go to that, in a generation in which there are as many. A shard that stays keeps
+// the rows that it owns before and after, and reads those that it gains ([ps.Peer].Prepare). Nothing is left to be read then, so how long lookups wait does
 // not go by the number of rows, and how long pushes wait goes by what changes in a moment. Workers go
-// with them, as after the loss of a shard: nothing was applied since, so nothing but what they had in flight is computed again. Where that last step would take longer than [Options].Hold, workers
-// go back, and read again what came after the last snapshot's cut. A shard that has no room for both states reads its rows while workers wait.
+// with them, as after the loss of a shard: nothing was applied since, so nothing but what they had in flight is computed again. Where that last step takes nearly as long as [Options].Hold it is
+// taken again, twice at most; where commits have gone on behind it after all, workers go back, and read again what came after the last snapshot's cut, and shards that stay read all of their rows while workers wait. So does
+// a shard that has no room for what it reads ahead.
 //
 // Until then nothing has changed. From then on the list is decided: it is kept in [Options].Dir, and whatever dies, shard 0
 // tries until every shard of it has its state. The same call again waits for that. The result is, bit for bit, that of a cluster which
@@ -131,6 +133,13 @@ func (c *Cluster) scale(ctx context.Context, addrs []string) (out ps.Scaled, err
 // maxRounds bounds how many snapshots shards read ahead of a change of their number.
 const maxRounds = 8
 
+const (
+	// soonRound is how long a round takes, at most, after which the next one is the last: it will hardly take longer.
+	soonRound = time.Second
+	// maxHolds bounds how often commits wait for a last round. One after which the hold may be over before the shards change is taken once more.
+	maxHolds = 3
+)
+
 // approach takes snapshots, and has each read by the shards that there will be, until one is taken and read soon, or little has changed between the last two. Commits wait for one more. It returns the
 // last one, which all of them hold then, but for those that have no room, and the cut behind which commits wait, if they do. The caller has the turn, and releases it.
 func (c *Cluster) approach(ctx context.Context, peers []ps.Peer, numShards int) (info ps.SnapshotInfo, behind held, err error) {
@@ -140,6 +149,7 @@ func (c *Cluster) approach(ctx context.Context, peers []ps.Peer, numShards int) 
 	o := ps.SnapshotOptions{IfChanged: true, Note: fmt.Sprintf("for %d shards, %d until then", numShards, len(c.peers()))}
 	written := int64(0)
 	var h *held
+	holds := 0
 	for round := 1; ; round++ {
 		last, began := info.ID, time.Now()
 		if info, err = c.takeNow(ctx, o, 0, h); err != nil || info.ID == last {
@@ -152,10 +162,16 @@ func (c *Cluster) approach(ctx context.Context, peers []ps.Peer, numShards int) 
 		if written = rowsIn(&info); round == 1 {
 			written = info.Rows() // they were all read
 		}
-		soon := time.Since(began) <= c.opts.Hold/5 // the next one will hardly take longer
+		soon := c.opts.Hold > 0 && time.Since(began) <= soonRound
 		switch last := soon || round >= maxRounds || round > 1 && 2*written > before; {
-		case h != nil || last && c.opts.Hold < 0:
+		case last && c.opts.Hold < 0:
 			return info, behind, c.Ready()
+		case h != nil:
+			if holds++; behind.lasts(c.opts.Hold) || holds == maxHolds {
+				return info, behind, c.Ready()
+			}
+			c.release(behind)
+			behind = held{}
 		case last:
 			h = &behind
 		}

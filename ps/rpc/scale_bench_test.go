@@ -13,6 +13,7 @@ import (
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
+	"github.com/monolith-go/monolith/ps/table"
 )
 
 // scaled is a cluster of which somebody looks rows up, and somebody else trains on them, as fast as they can.
@@ -104,7 +105,13 @@ func BenchmarkScale(b *testing.B) {
 
 func benchmarkScale(b *testing.B, rows, incremental int) {
 	l := &param.Layout{Tables: []param.Table{{Name: "t", Segments: []param.Segment{{Name: "v", Dim: scaledDim, Optimizer: optim.Adagrad{LR: .1}}}}}}
-	c, err := start(b.Context(), coordinator.Options{Layout: l, NumShards: 5, Addrs: make([]string, 2), Dir: b.TempDir(), Incremental: incremental}, "127.0.0.1:0")
+	var now, most atomic.Int64 // bytes that all tables take
+	memory := table.NewMemory(table.MemoryOptions{Limit: 1 << 40, Changed: func(n int64) {
+		now.Store(n)
+		most.Store(max(most.Load(), n))
+	}})
+	o := coordinator.Options{Layout: l, NumShards: 5, Addrs: make([]string, 2), Dir: b.TempDir(), Incremental: incremental, Memory: memory}
+	c, err := start(b.Context(), o, "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -132,6 +139,7 @@ func benchmarkScale(b *testing.B, rows, incremental int) {
 		b.Fatal(err)
 	}
 	_ = cl.Close()
+	before := now.Load()
 	ctx, cancel := context.WithCancel(b.Context())
 	var trainer sync.WaitGroup
 	trainer.Go(func() { s.train(ctx) })
@@ -174,4 +182,6 @@ func benchmarkScale(b *testing.B, rows, incremental int) {
 	b.ReportMetric(pause.Seconds(), "s-pushes-waited")
 	b.ReportMetric(took.Seconds(), "s-took")
 	b.ReportMetric(float64(again), "again")
+	b.ReportMetric(float64(before)/1e6, "MB-before")
+	b.ReportMetric(float64(most.Load())/1e6, "MB-most")
 }

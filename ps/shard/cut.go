@@ -49,6 +49,7 @@ func (n *Node) beginCut(id, snapshot uint64, sessions []uint64, hold time.Durati
 	}
 	n.cutting.Store(true)
 	n.dropCut()
+	n.begun.cut, n.begun.snapshot = id, snapshot
 	n.shard.BeginCut(id, sessions, min(hold, ps.MaxHold))
 	n.log.expectCut(snapshot)
 	n.wakeUp()
@@ -206,7 +207,15 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, dir string, base uint64)
 		return nil, err
 	}
 	// The log continues from this snapshot: its border must be there before the snapshot is.
-	return w.Part(), n.log.flush(ctx)
+	if err := n.log.flush(ctx); err != nil {
+		return w.Part(), err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cut == id && n.taken == cut && n.begun.cut == id {
+		n.holds = n.marked(snapshot.Path(n.opts.Dir, n.begun.snapshot), n.begun.snapshot, cut.commits)
+	}
+	return w.Part(), nil
 }
 
 // EndCut ends a cut, taken or not, lets the streams continue and returns the longest time that a push has waited because of

@@ -193,14 +193,15 @@ func (n *Node) StartOver(run context.Context, numShards int, bases []uint64) (ba
 	old, err := n.emptied()
 	n.mu.Unlock()
 	if err != nil {
-		had.close()
+		n.drop(&had)
 		return 0, err
 	}
-	if at := slices.IndexFunc(bases, func(base uint64) bool { return had.is(numShards, snapshot.Path(n.opts.Dir, base), base) }); at >= 0 {
+	at := slices.IndexFunc(bases, func(base uint64) bool { return had.is(numShards, snapshot.Path(n.opts.Dir, base), base) })
+	if at >= 0 && had.in == nil {
 		bases = bases[at:]
 		n.freeing.Go(old.Close)
 	} else {
-		had.close()
+		n.drop(&had)
 		old.Close()
 	}
 	var lost []error

@@ -86,6 +86,9 @@ type Node struct {
 	// taken is the cut to be written, of number cut.
 	taken *Cut
 	cut   uint64
+	// begun is the cut begun last, and the snapshot that it is for; holds is where the state was that of a snapshot last.
+	begun struct{ cut, snapshot uint64 }
+	holds mark
 	// consumers are those whom changes are kept for, by name.
 	consumers map[string]*consumer
 	sharing   sharing // among replicas
@@ -260,7 +263,8 @@ func (n *Node) Status(context.Context) (ps.NodeStatus, error) {
 	return st, n.failed()
 }
 
-// Load makes the node go to a state. Streams of generations before are refused from then on. What [Node.Prepare] has read is there at once. Otherwise the old state is
+// Load makes the node go to a state. Streams of generations before are refused from then on. What [Node.Prepare] has read is there at once, beside rows that stay, where nothing was applied since they were in the
+// snapshot; rows that go are freed in the background. Otherwise the old state is
 // freed before the new one is read, because a machine need not hold both: when a snapshot that was whole as long as it was checked cannot
 // be loaded after all, the node has no state, says so by [ps.NodeStatus].Generation, and is given one again. Errors:
 // [ps.ErrCorrupt], [ps.ErrLayout], after which the node has what it had; [ps.ErrFull]; [ps.ErrRolledBack] when it has that generation or
@@ -285,23 +289,29 @@ func (n *Node) Load(ctx context.Context, o ps.LoadOptions) (err error) {
 	if err != nil {
 		return fmt.Errorf("ps: shard %d of %d: %w", n.opts.Index, numShards, err)
 	}
-	n.mu.Lock()
-	had := n.takeAhead()
-	n.mu.Unlock()
-	if !had.is(numShards, o.Path, o.ID) {
-		had.close()
+	had, old, err := n.takePrepared(numShards, o)
+	fits := had.is(numShards, o.Path, o.ID)
+	if fits && had.in != nil && err == nil {
+		n.opts.Logger.WarnContext(ctx, "a shard has applied something since the snapshot that it goes to, and reads all of its rows", "shard", n.opts.Index, "path", o.Path)
+	}
+	if !fits || had.in != nil || err != nil {
+		n.drop(&had)
+	}
+	if err != nil {
+		return err
 	}
 	var from *snapshot.Snapshot
 	if o.Path != "" && had.shard == nil {
-		if from, err = n.open(ctx, o.Path, numShards, 0, runtime.GOMAXPROCS(0)); err != nil {
+		if from, err = n.open(ctx, o.Path, numShards, 0, runtime.GOMAXPROCS(0), nil); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, from.Close()) }()
 	}
-	old, err := n.giveUp(o.Generation)
-	if err != nil {
-		had.close()
-		return err
+	if old == nil {
+		if old, err = n.giveUp(o.Generation); err != nil {
+			had.close()
+			return err
+		}
 	}
 	s := had.shard
 	if s != nil {
@@ -313,7 +323,7 @@ func (n *Node) Load(ctx context.Context, o ps.LoadOptions) (err error) {
 		}
 	}
 	if from != nil {
-		if err := n.fill(ctx, s, from); err != nil {
+		if err := n.fill(ctx, s, nil, from); err != nil {
 			s.Close()
 			return err
 		}
@@ -339,6 +349,10 @@ func (n *Node) Load(ctx context.Context, o ps.LoadOptions) (err error) {
 	}
 	clear(n.streams)
 	n.wakeUp()
+	if n.holds = (mark{}); o.Path != "" {
+		n.holds = n.marked(o.Path, o.ID, s.commits)
+	}
+	n.freeRows()
 	if o.Path != "" {
 		level := slog.LevelInfo
 		if n.opts.Led {
@@ -347,6 +361,16 @@ func (n *Node) Load(ctx context.Context, o ps.LoadOptions) (err error) {
 		n.opts.Logger.Log(ctx, level, "snapshot restored", "shard", n.opts.Index, "path", snapshot.Absolute(o.Path), "generation", o.Generation)
 	}
 	return nil
+}
+
+// takePrepared takes what was read ahead for a state. Where rows stay it takes the state before away, as [Node.giveUp] does, and returns it; where those may not, it returns what comes in.
+func (n *Node) takePrepared(numShards int, o ps.LoadOptions) (had ahead, old *Shard, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if had = n.takeAhead(); had.in != nil && had.is(numShards, o.Path, o.ID) {
+		old, err = n.takeRows(&had, o)
+	}
+	return had, old, err
 }
 
 // giveUp takes the state away for one of a generation, and returns it for the caller to free. Errors: those of above.
@@ -476,18 +500,23 @@ func (n *Node) Close() error {
 	n.use.Lock()
 	defer n.use.Unlock()
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.shard.closed {
+	closed := n.shard.closed
+	if !closed {
+		had := n.takeAhead()
+		had.close()
+		n.dropCut()
+		n.dropConsumers()
+		n.shard.EndCut()
+		n.shard.Close()
+		n.wakeUp()
+	}
+	n.mu.Unlock()
+	if closed {
 		return nil
 	}
-	had := n.takeAhead()
-	had.close()
-	n.dropCut()
-	n.dropConsumers()
-	n.shard.EndCut()
-	n.shard.Close()
-	n.wakeUp()
-	n.freeing.Wait()
+	n.freeing.Wait() // for who needs the lock
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	return n.log.close()
 }
 

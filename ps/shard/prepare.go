@@ -13,20 +13,35 @@ import (
 // nothing.
 type ahead struct {
 	shards int
-	// shard holds snapshot id, which lies at path; nil: nothing was read.
+	// shard holds snapshot id, which lies at path; nil: nothing was read. Where in is not nil it has no rows: those stay, or come in.
 	shard *Shard
+	in    *incoming
 	path  string
 	id    uint64
 	// reading ends the call that reads, which frees what it has then; nil: none does.
 	reading context.CancelCauseFunc
 }
 
-// close frees what was read.
+// close frees what was read. Where rows come in it needs the lock: [Node.drop].
 func (a *ahead) close() {
+	if a.in != nil {
+		a.in.close()
+	}
 	if a.shard != nil {
 		a.shard.Close()
 	}
 	*a = ahead{}
+}
+
+// drop is close for who has not the lock.
+func (n *Node) drop(a *ahead) {
+	if a.in != nil {
+		n.mu.Lock()
+		a.in.close()
+		n.freeRows()
+		n.mu.Unlock()
+	}
+	a.close()
 }
 
 // is reports whether what was read is what a node is to load.
@@ -37,7 +52,7 @@ func (a *ahead) is(shards int, path string, id uint64) bool {
 // errOvertaken is why a call that reads ahead ends.
 var errOvertaken = fmt.Errorf("ps: another call came in between: %w", ps.ErrDisturbed)
 
-// Prepare reads a snapshot beside the present state, for [Node.Load], and, of a standby, for [Node.StartOver]; see [ps.Peer]. A call ends one that is under way.
+// Prepare reads a snapshot, but for rows that stay (incoming.go), beside the present state, for [Node.Load], and, of a standby, for [Node.StartOver]; see [ps.Peer]. A call ends one that is under way.
 // A standby that takes over keeps what it has read. Errors: [ps.ErrCorrupt], [ps.ErrLayout],
 // [ps.ErrFull], [ps.ErrDisturbed], [ps.ErrNotReady] of a node of a pair that is neither in charge nor the standby, [ps.ErrClosed], the context's.
 func (n *Node) Prepare(ctx context.Context, o ps.PrepareOptions) error {
@@ -67,7 +82,7 @@ func (n *Node) Prepare(ctx context.Context, o ps.PrepareOptions) error {
 	n.mu.Unlock()
 	reads := o.Path != "" && n.opts.Index < o.Shards
 	if !reads || had.shards != o.Shards {
-		had.close()
+		n.drop(&had)
 	}
 	if now == nil {
 		return nil
@@ -77,16 +92,19 @@ func (n *Node) Prepare(ctx context.Context, o ps.PrepareOptions) error {
 		err = n.readAhead(ctx, &had, o)
 	}
 	if err != nil {
-		had.close()
+		n.drop(&had)
 	}
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.ahead != now {
-		had.close()
+	current := n.ahead == now
+	if current {
+		had.shards = o.Shards
+		*now = had
+	}
+	n.mu.Unlock()
+	if !current {
+		n.drop(&had)
 		return errors.Join(err, errOvertaken)
 	}
-	had.shards = o.Shards
-	*now = had
 	return err
 }
 
@@ -121,27 +139,43 @@ func (n *Node) note(changes bool) {
 	}
 }
 
-// readAhead makes had hold a snapshot. It reads what was added to that which had holds, or all.
+// readAhead makes had hold a snapshot. It reads what was added to that which had holds, or all; no rows that stay.
 func (n *Node) readAhead(ctx context.Context, had *ahead, o ps.PrepareOptions) error {
-	from, err := n.open(ctx, o.Path, o.Shards, had.id, 1)
+	if had.in != nil && !had.in.valid() {
+		n.drop(had)
+	}
+	if had.shard == nil {
+		had.in = n.expect(o.Shards)
+	}
+	from, err := n.open(ctx, o.Path, o.Shards, had.id, 1, had.in)
 	if err != nil {
 		return err
 	}
+	if !from.Added() && had.in != nil && had.shard != nil {
+		// It has another snapshot. What was opened are the files for what comes in, which may be more in another moment.
+		n.drop(had)
+		if err := from.Close(); err != nil {
+			return err
+		}
+		return n.readAhead(ctx, had, o)
+	}
 	if !from.Added() {
-		had.close()
-		if err = n.hasRoom(from.Info(), o.Shards); err == nil {
+		if had.shard != nil {
+			n.drop(had)
+		}
+		if err = n.hasRoom(from.Info(), o.Shards, had.in); err == nil {
 			had.shard, err = n.empty(o.Shards)
 		}
 	}
 	if err == nil {
-		err = n.fill(ctx, had.shard, from)
+		err = n.fill(ctx, had.shard, had.in, from)
 	}
 	had.path, had.id = o.Path, o.ID
 	return errors.Join(err, from.Close())
 }
 
-// hasRoom reports whether a part of a snapshot has room beside what the process has, and leaves some to that. Other shards of the process read at the same time.
-func (n *Node) hasRoom(info *ps.SnapshotInfo, numShards int) error {
+// hasRoom reports whether a part of a snapshot, or what comes in of it, has room beside what the process has, and leaves some to that. Other shards of the process read at the same time.
+func (n *Node) hasRoom(info *ps.SnapshotInfo, numShards int, in *incoming) error {
 	room := n.opts.Memory.Room()
 	if room < 0 {
 		return nil
@@ -150,7 +184,11 @@ func (n *Node) hasRoom(info *ps.SnapshotInfo, numShards int) error {
 	for _, t := range info.Tables {
 		need += t.Rows * t.RowBytes()
 	}
-	need = need / int64(numShards) * int64(max(n.opts.Writers, 1))
+	share := 1 / float64(numShards)
+	if in != nil {
+		share = in.share(numShards)
+	}
+	need = int64(float64(need)*share) * int64(max(n.opts.Writers, 1))
 	if need += need / 4; need > room {
 		return fmt.Errorf("ps: shard %d of %d: to read %s beside what the process has takes about %d bytes, and %d are left: %w",
 			n.opts.Index, n.numShards(), info.Path, need, room, ps.ErrFull)

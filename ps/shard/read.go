@@ -15,19 +15,23 @@ import (
 
 // read loads the shard's part of a snapshot, of any number of shards.
 func (n *Node) read(ctx context.Context, to *Shard, path string) (err error) {
-	s, err := n.open(ctx, path, to.place.NumShards(), 0, runtime.GOMAXPROCS(0))
+	s, err := n.open(ctx, path, to.place.NumShards(), 0, runtime.GOMAXPROCS(0), nil)
 	if err != nil {
 		return err
 	}
-	return errors.Join(n.fill(ctx, to, s), s.Close())
+	return errors.Join(n.fill(ctx, to, nil, s), s.Close())
 }
 
 // open opens and verifies the part of a snapshot of this model that the shard has as one of so many, or what was added to the snapshot since alone. threads is how
-// many files are verified at the same time: a shard without a state has nothing better to do. Errors: [ps.ErrCorrupt], [ps.ErrLayout], the context's.
-func (n *Node) open(ctx context.Context, path string, numShards int, since uint64, threads int) (*snapshot.Snapshot, error) {
-	s, err := snapshot.OpenWith(ctx, path, snapshot.OpenOptions{
+// many files are verified at the same time: a shard without a state has nothing better to do. in, if not nil, is what rows are wanted for. Errors: [ps.ErrCorrupt], [ps.ErrLayout], the context's.
+func (n *Node) open(ctx context.Context, path string, numShards int, since uint64, threads int, in *incoming) (*snapshot.Snapshot, error) {
+	o := snapshot.OpenOptions{
 		FS: n.opts.FS, Shard: n.opts.Index, Shards: numShards, WeightsOnly: n.opts.ReadOnly, Since: since, Threads: threads,
-	})
+	}
+	if in != nil {
+		o.Rows = in.wants(numShards)
+	}
+	s, err := snapshot.OpenWith(ctx, path, o)
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +53,8 @@ func (n *Node) fit(info *ps.SnapshotInfo) (*param.Fit, error) {
 	return fit, nil
 }
 
-// fill reads a snapshot into an empty shard, or what was added into one that holds the snapshot before.
-func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error {
+// fill reads a snapshot into an empty shard, or what was added into one that holds the snapshot before. Where in is not nil the rows come in there.
+func (n *Node) fill(ctx context.Context, to *Shard, in *incoming, s *snapshot.Snapshot) error {
 	info := s.Info()
 	fit, err := n.fit(info)
 	if err != nil {
@@ -71,7 +75,7 @@ func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error 
 					return err
 				}
 				if info.Shards != to.place.NumShards() {
-					to.pick(&mine, rows, dim, stateDim)
+					to.pick(&mine, rows, dim, stateDim, nil)
 					rows = &mine
 				}
 				err := put(t, rows)
@@ -80,6 +84,12 @@ func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error 
 				}
 				return err
 			}
+		}
+		if in != nil {
+			if err := n.fillIncoming(ctx, to, in, s, fit.Tables[t].From, t); err != nil {
+				return err
+			}
+			continue // nothing waits for a row
 		}
 		if s.Added() {
 			to.dropWaiting(t)
@@ -124,11 +134,11 @@ func (n *Node) fill(ctx context.Context, to *Shard, s *snapshot.Snapshot) error 
 	return nil
 }
 
-// pick takes the rows of this shard.
-func (s *Shard) pick(mine, rows *table.Rows, dim, stateDim int) {
+// pick takes the rows of this shard, but for those that without says, if it is not nil.
+func (s *Shard) pick(mine, rows *table.Rows, dim, stateDim int, without func(fid int64) bool) {
 	mine.Reset()
 	for i, fid := range rows.Keys {
-		if ps.ShardOf(ps.Bucket(fid), s.place.NumShards()) != s.index {
+		if ps.ShardOf(ps.Bucket(fid), s.place.NumShards()) != s.index || without != nil && without(fid) {
 			continue
 		}
 		mine.Keys = append(mine.Keys, fid)

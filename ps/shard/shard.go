@@ -279,12 +279,13 @@ type Cut struct {
 	Tensors  []snapshot.Tensor
 	Progress map[ps.SplitID]ps.Progress
 	State    map[string][]byte
-	changes  uint64
+	// changes and commits are those of the shard.
+	changes, commits uint64
 }
 
 // Cut begins a copy on write of the shard as it is.
 func (s *Shard) Cut() *Cut {
-	c := &Cut{Progress: s.Progress(), State: maps.Clone(s.state), changes: s.changes}
+	c := &Cut{Progress: s.Progress(), State: maps.Clone(s.state), changes: s.changes, commits: s.commits}
 	if b := s.trace.Bytes(); b != nil {
 		c.State[ps.TraceState] = b
 	}

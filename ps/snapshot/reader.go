@@ -49,6 +49,8 @@ type OpenOptions struct {
 	// Shard, of Shards, is whose files alone are opened, when that many wrote the snapshot; of one that another number wrote
 	// every file is that may have something of the shard's. Shards 0 stands for all.
 	Shard, Shards int
+	// Rows, if not nil, says of which shards, of how many wrote the snapshot, files of rows are opened, in place of Shard.
+	Rows func(shard, of int) bool
 	// WeightsOnly leaves the optimizers' state alone: it is neither opened nor read.
 	WeightsOnly bool
 	// DenseOnly leaves the rows alone, too: there are none then.
@@ -82,6 +84,9 @@ func OpenWith(ctx context.Context, path string, o OpenOptions) (*Snapshot, error
 func (o *OpenOptions) wants(f FileInfo, parts int) bool {
 	switch f.Kind {
 	case KindRows, KindState, KindRemoved:
+		if o.Rows != nil {
+			return o.Rows(f.Shard, parts)
+		}
 		return o.Shards == 0 || overlap(f.Shard, parts, o.Shard, o.Shards)
 	}
 	return parts != o.Shards || f.Shard == o.Shard
