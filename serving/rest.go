@@ -372,6 +372,9 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 		if z, err = gzip.NewReader(body); err == nil {
 			raw, err = io.ReadAll(io.LimitReader(z, s.o.MaxBytes+1)) // a few bytes may stand for many
 		}
+		if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+			return nil, invalid("the body is not gzip, as its Content-Encoding says, or not all of it: %v", err)
+		}
 	default:
 		return nil, invalid("the body is compressed by %q; gzip is read, or what is not compressed", by)
 	}

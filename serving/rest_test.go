@@ -186,9 +186,9 @@ func TestCompressedBodies(t *testing.T) {
 		{"x-gzip", zip(body), 200, want},
 		{"identity", body, 200, want},
 		{"gzip", zip(long), 413, "more than 4000 bytes"},
-		{"gzip", body, 400, "cannot be read: gzip"},
-		{"gzip", zip(body)[:20], 400, "cannot be read"},
-		{"gzip", "", 400, "cannot be read"},
+		{"gzip", body, 400, "is not gzip, as its Content-Encoding says, or not all of it"},
+		{"gzip", zip(body)[:20], 400, "is not gzip, as its Content-Encoding says, or not all of it"},
+		{"gzip", "", 400, "is not gzip, as its Content-Encoding says, or not all of it"},
 		{"br", body, 400, `compressed by \"br\"; gzip is read`},
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/v1/models/clicks:predict", strings.NewReader(c.body))
