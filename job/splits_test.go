@@ -1,6 +1,8 @@
 package job_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -599,6 +601,76 @@ func TestAnotherSeedInTheMidstOfAnEpoch(t *testing.T) {
 		if i == 2 && !strings.Contains(said, "(317 rows)") { // one for each of the users and items
 			t.Errorf("after the first epoch it said\n%s", said)
 		}
+	}
+}
+
+// TestOtherRecordsInTheMidstOfAnEpoch: where positions count records, an epoch that was begun is not finished with others. Where they are places in bytes, or the
+// epoch is over, it is.
+func TestOtherRecordsInTheMidstOfAnEpoch(t *testing.T) {
+	t.Parallel()
+	lines := strings.SplitN(csvOf(300, 0), "\n", 2)[1]
+	for name, tc := range map[string]struct {
+		file, shuffle string
+		max           int
+		refused       bool
+	}{
+		"gzip":           {"x.csv.gz", "{rows: 0}", 192, true},
+		"shuffled":       {"x.csv", "{rows: -1}", 192, true},
+		"one split":      {"x.csv", "{one_split: true}", 192, true},
+		"plain":          {"x.csv", "{rows: 0}", 192, false},
+		"gzip, over":     {"x.csv.gz", "{rows: 0}", 0, false},
+		"shuffled, over": {"x.csv", "{rows: -1}", 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			path, content := filepath.Join(dir, tc.file), []byte(lines)
+			if strings.HasSuffix(path, ".gz") {
+				var b bytes.Buffer
+				w := gzip.NewWriter(&b)
+				if _, err := w.Write(content); err != nil {
+					t.Fatal(err)
+				}
+				if err := w.Close(); err != nil {
+					t.Fatal(err)
+				}
+				content = b.Bytes()
+			}
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			train := func(format string, most int) error {
+				t.Helper()
+				cfg, err := job.Decode(fmt.Appendf(nil, `
+version: 1
+dir: %q
+source: {text: {files: [%q]}}
+parse: {format: %s, columns: [user, item, click], features: [{name: user, slot: 1}], label: click}
+model: lr
+shuffle: %s
+epochs: 2
+deterministic: true
+train: {batch: 64, max_examples: %d, on_bad_row: skip, max_bad_share: 1}
+`, filepath.Join(dir, "run"), path, format, tc.shuffle, most), "x.yaml", job.LoadOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = job.Run(t.Context(), cfg, job.RunOptions{})
+				return err
+			}
+			if err := train("csv", tc.max); err != nil {
+				t.Fatal(err)
+			}
+			err := train("tsv", 0)
+			if refused := errors.Is(err, pipeline.ErrConfig) && strings.Contains(err.Error(), "has changed in the midst of an epoch of "); refused != tc.refused {
+				t.Errorf("other records: %v", err)
+			}
+			if tc.refused {
+				if err := train("csv", 0); err != nil {
+					t.Errorf("the same records again: %v", err)
+				}
+			}
+		})
 	}
 }
 

@@ -184,6 +184,14 @@ type Positioned interface {
 	Positions(seed uint64) string
 }
 
+// Delimited is a source whose records end where the job's settings of them say.
+type Delimited interface {
+	// Delimits says how, for the opening of a job: `lines behind a header`.
+	Delimits(o Opening) string
+	// Counts reports whether positions in a split number its records, so that they are others where records end elsewhere.
+	Counts(split string) bool
+}
+
 // Brief is a source that can be read so that it takes little time.
 type Brief interface {
 	// Brief returns a copy that waits no longer than patience for an answer. rows above 0 is how many records are to be

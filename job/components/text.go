@@ -1,6 +1,7 @@
 package components
 
 import (
+	"strings"
 	"time"
 
 	"github.com/monolith-go/monolith/internal/conf"
@@ -27,6 +28,24 @@ func (*Text) Formats() []string { return []string{"libfm", "csv", "tsv", "jsonl"
 
 // UsualFormat implements [component.SourceConfig].
 func (*Text) UsualFormat() string { return "" }
+
+// Delimits implements [component.Delimited].
+func (*Text) Delimits(o component.Opening) string {
+	what := "lines"
+	if o.Format == "csv" {
+		what = "records of csv, which may have line ends in quotes"
+	}
+	if o.Header {
+		what += ", behind a header"
+	}
+	return what
+}
+
+// Counts implements [component.Delimited]. A file that is known again keeps its name, with a number behind it where that was taken.
+func (f *Text) Counts(split string) bool {
+	name, _, _ := strings.Cut(split, "~")
+	return f.Compression == "gzip" || f.Compression == "auto" && strings.HasSuffix(name, ".gz")
+}
 
 // InOrder implements [component.OrderedFiles].
 func (f *Text) InOrder(files []string) component.SourceConfig {

@@ -30,6 +30,8 @@ type splitRecord struct {
 	Seen string `json:"seen,omitempty"`
 	// Of is what its positions depend on beside its content ([component.Positioned]).
 	Of string `json:"of,omitempty"`
+	// Cut is where its records end ([component.Delimited]).
+	Cut string `json:"cut,omitempty"`
 	// Set numbers the sources that were trained on: splits that were ever read together, or with one in common, are of one
 	// source, whatever files come and go.
 	Set int `json:"set"`
@@ -47,7 +49,7 @@ type knownSplits struct {
 	records map[string]splitRecord // by name
 	names   []string               // of what there is to read, sorted
 	set     int
-	of      string          // see splitRecord
+	of, cut string          // see splitRecord
 	follow  map[string]bool // see [wiring.Known]
 	one     string          // the name of the one split
 	orders  map[string][]epochsource.Order
@@ -182,6 +184,9 @@ func (t *trainer) probe(ctx context.Context) (agreed bool, _ error) {
 	if err := k.sameStream(t.cfg, progress); err != nil {
 		return false, err
 	}
+	if err := k.sameRecords(t.cfg, progress, &state); err != nil {
+		return false, err
+	}
 	k.compare(there, t.cfg, progress, &state)
 	k.twins = alike(there)
 	if err := t.past.unchanged(k); err != nil {
@@ -237,6 +242,24 @@ func (k *knownSplits) sameStream(cfg *spec.Config, progress map[string]ps.Progre
 		if r := k.records[name]; r.Of != "" && r.Of != k.of && progress[name].Rows > 0 {
 			return fault.Config("job: %s has changed: %d examples were trained on of %s, and the job has %s, where the same positions are other examples; set it back, or give the job another source_name, under which the source is read from its beginning",
 				cfg.SourceKey()+"."+cfg.Source.Name(), rowsOf(progress), r.Of, k.of)
+		}
+	}
+	return nil
+}
+
+// sameRecords refuses to finish an epoch whose positions count records where those end elsewhere now: some would be trained on twice, and others never.
+func (k *knownSplits) sameRecords(cfg *spec.Config, progress map[string]ps.Progress, state *stored.Trainer) error {
+	d, ok := cfg.Source.Value().(component.Delimited)
+	if !ok {
+		return nil
+	}
+	k.cut = d.Delimits(component.Opening{Format: cfg.Parse.Format, Header: cfg.Parse.Header})
+	for _, name := range slices.Sorted(maps.Keys(k.records)) {
+		r := k.records[name]
+		epoch, at := max(progress[name].Position, 0).Epoch()
+		if at > 0 && epoch >= state.Epochs && r.Cut != "" && r.Cut != k.cut && (d.Counts(name) || len(r.Parts) > 0 || shuffled(r.Orders, epoch)) {
+			return fault.Config("job: parse.format or parse.header has changed in the midst of an epoch of %s: its positions count %s, and the job reads %s, so some would be trained on twice and others never; set it back until the epoch is over, or give the job another source_name, under which the source is read from its beginning",
+				name, r.Cut, k.cut)
 		}
 	}
 	return nil
@@ -343,7 +366,7 @@ func (k *knownSplits) compare(there []pipeline.Split, cfg *spec.Config, progress
 	}
 	for _, s := range there {
 		r := k.records[s.Name]
-		r.Identity, r.Of, r.Set = s.Identity, k.of, k.set
+		r.Identity, r.Of, r.Cut, r.Set = s.Identity, k.of, k.cut, k.set
 		if !k.held[s.Name] {
 			r.Seen = s.Seen
 		}
@@ -353,7 +376,7 @@ func (k *knownSplits) compare(there []pipeline.Split, cfg *spec.Config, progress
 	for _, s := range read {
 		k.names = append(k.names, s.Name)
 		r := k.records[s.Name]
-		r.Identity, r.Of, r.Set = s.Identity, k.of, k.set
+		r.Identity, r.Of, r.Cut, r.Set = s.Identity, k.of, k.cut, k.set
 		if cfg.Shuffle.OneSplit {
 			r.Parts = parts
 		}
