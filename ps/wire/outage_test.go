@@ -152,6 +152,7 @@ func TestHalvesBreakAlone(t *testing.T) {
 				if err := dialed[half].Close(); err != nil {
 					t.Fatal(err)
 				}
+				synctest.Wait() // both sides have noticed
 				start := time.Now()
 				if reply, err := c.Control(t.Context(), nil); err != nil || reply.Cut != 2 || broke != 1 || time.Since(start) > 5*time.Second {
 					t.Errorf("after %v: %v, %v, %d streams begun again", time.Since(start), reply, err, broke)
