@@ -109,6 +109,7 @@ type App struct {
 	drain     chan struct{}
 	snapshot  chan struct{}          // has one while a signal asks for a snapshot
 	drains    atomic.Pointer[string] // how the command answers the first signal by draining; nil: it does not
+	drainedBy atomic.Int32           // the signal that asked to drain; 0: none did
 	cancel    context.CancelCauseFunc
 }
 

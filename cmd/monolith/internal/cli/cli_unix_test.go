@@ -185,7 +185,14 @@ func fakes() cli.Ops {
 			return &job.EvalResult{Measured: job.Measured{Examples: 57722, Metrics: job.Scores{"auc": 0.75, "log_loss": 0.5}}, ExamplesPerSecond: 1e6, Snapshot: o.Snapshot}, nil
 		},
 		Predict: func(_ context.Context, c *job.Config, o job.PredictOptions) (*job.Predicted, error) {
-			r := &job.Predicted{Snapshot: "s/" + o.Snapshot, To: c.Predict.To.Name(), Place: c.Predict.To.Name(), Output: "predictions/click/s", Fields: append(c.Predict.Fields, "prediction"), Rows: 30, Earlier: o.MaxExamples, ExamplesPerSecond: 1e6, Drained: fake == "drained"}
+			r := &job.Predicted{Snapshot: "s/" + o.Snapshot, To: c.Predict.To.Name(), Place: c.Predict.To.Name(), Output: "predictions/click/s", Fields: append(c.Predict.Fields, "prediction"), Rows: 30, Earlier: o.MaxExamples, ExamplesPerSecond: 1e6}
+			if fake == "wait" {
+				if err := mark("started"); err != nil {
+					return nil, err
+				}
+				<-o.Drain
+				r.Drained = true
+			}
 			if _, dir := c.Predict.To.Value().Place(); dir != "" {
 				r.Place = filepath.Base(dir)
 			}
@@ -303,6 +310,13 @@ func fakes() cli.Ops {
 			}
 			if o.Keep > 0 {
 				r.Removed = []string{fmt.Sprint(o.Dir, "/ of ", o.Keep, " ", o.Exempt, " ", o.Slots, " ", o.MinCount)}
+			}
+			if fake == "wait" {
+				if err := mark("started"); err != nil {
+					return nil, err
+				}
+				<-o.Drain
+				r.Drained = true
 			}
 			return r, fail()
 		},

@@ -121,6 +121,9 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 				out.result = r
 				out.text = func(w io.Writer) error { return writeExportedModel(w, r) }
 			}
+			if err == nil && r.Drained {
+				return a.incomplete()
+			}
 			return err
 		},
 	}

@@ -10,10 +10,19 @@ import (
 	"time"
 )
 
-// signalError is the cause of a context that a signal cancelled.
-type signalError struct{ sig syscall.Signal }
+// signalError is the cause of a context that a signal cancelled, and the error of a command that drained before it was complete.
+type signalError struct {
+	sig syscall.Signal
+	// rest is what to do about what lacks; empty: nothing can be said.
+	rest string
+}
 
-func (e *signalError) Error() string { return "interrupted by " + signalName(e.sig) }
+func (e *signalError) Error() string {
+	if e.rest != "" {
+		return "interrupted by " + signalName(e.sig) + ": " + e.rest
+	}
+	return "interrupted by " + signalName(e.sig)
+}
 
 func signalName(s syscall.Signal) string {
 	switch s {
@@ -73,16 +82,17 @@ func (a *App) supervise(done <-chan int) int {
 				continue
 			}
 			if first != 0 {
-				a.cancel(&signalError{sig})
+				a.cancel(&signalError{sig: sig})
 				a.notice("stopped at once by a second " + signalName(sig))
 				return 128 + int(sig)
 			}
 			first, at = sig, time.Now()
 			if how := a.drains.Load(); how != nil {
 				a.notice(signalName(sig) + ": " + *how + " (once more to stop at once)")
+				a.drainedBy.Store(int32(sig))
 				close(a.drain)
 			} else {
-				a.cancel(&signalError{sig})
+				a.cancel(&signalError{sig: sig})
 			}
 		}
 	}
@@ -113,6 +123,11 @@ func (a *App) dumpGoroutines() {
 
 // drainsBy says that the command answers the first signal by draining, and how.
 func (a *App) drainsBy(how string) { a.drains.Store(&how) }
+
+// incomplete is the error of a command that drained, so that what it was to write is a part: what comes after it in a script, such as loading what was written, must not begin.
+func (a *App) incomplete() error {
+	return &signalError{syscall.Signal(a.drainedBy.Load()), "not complete; the same command continues"}
+}
 
 // trainDrains is how training drains.
 const trainDrains = "reading stops; training what is on its way and taking a snapshot"

@@ -93,8 +93,8 @@ const exitTopic = `  0      done; also when a first SIGINT or SIGTERM ended the 
   2      the command line or the job is wrong, or data and job do not fit together
   3      something outside cannot be reached, is full or in use by another process: broker, disk, the job's dir
   4      it ran, and the answer is no: check found something, eval --min-auc is not reached, all records or more than train.max_bad_share of them are bad
-  130    stopped by SIGINT without draining (the second one)
-  143    stopped by SIGTERM without draining (the second one)
+  130    stopped by SIGINT without draining (the second one); of predict and export, also by the first, before all was written that has an end
+  143    the same by SIGTERM
   134    the program crashed (SIGABRT): a fault of its own, never of the job; start it again, and report what it printed
 
 The same signal again within a second of the first is not a second one: timeout and some supervisors send two at once.
