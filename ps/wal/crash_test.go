@@ -347,10 +347,13 @@ func tornAnywhere(t *testing.T, shards int, filled bool) {
 			t.Fatalf("cut at %d of %d: %v", cut, full, err)
 		}
 		n := whole(cut)
+		// A checksum may end in zeros.
+		has := c.names[last].data
+		torn := !bytes.Equal(has[:min(header, len(has))], d.names[last].data[:header])
 		for i := range shards {
 			var got []string
 			tail, err := l.Shard(uint32(i)).Replay(t.Context(), 0, collect(&got))
-			if cut < header {
+			if torn {
 				// It has its name only once its header is durable.
 				if !errors.Is(err, wal.ErrCorrupt) {
 					t.Fatalf("cut at %d in the header: %v, want ErrCorrupt", cut, err)
@@ -368,7 +371,7 @@ func tornAnywhere(t *testing.T, shards int, filled bool) {
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if cut < header {
+		if torn {
 			continue
 		}
 		// And the log continues from there.
