@@ -26,7 +26,7 @@ func TestRealDataDefaults(t *testing.T) {
 	if err := deal(history, dir, 4); err != nil {
 		t.Fatal(err)
 	}
-	const seeds = 3
+	const seeds = 5
 	train := func(workers int) job.Scores {
 		mean := job.Scores{}
 		for seed := 1; seed <= seeds; seed++ {
