@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,11 +15,11 @@ import (
 // panicConn panics when it is asked to.
 type panicConn struct {
 	fakeConn
-	on bool
+	on atomic.Bool
 }
 
 func (c *panicConn) Control(ctx context.Context, ctl []ps.Control) (ps.Reply, error) {
-	if c.on {
+	if c.on.Load() {
 		panic("secret")
 	}
 	return c.fakeConn.Control(ctx, ctl)
@@ -38,7 +39,7 @@ func TestPanicEndsItsCallOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bad.on = true
+	bad.on.Store(true)
 	if _, err := one.Control(t.Context(), nil); err == nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "fault of its own") {
 		t.Errorf("the call that panicked: %v", err)
 	}
