@@ -169,10 +169,7 @@ func (o *PredictOptions) choose(c *spec.Config) error {
 	if !o.Follow {
 		return nil
 	}
-	from := &c.Source
-	if c.Predict.Source != nil {
-		from = c.Predict.Source
-	}
+	from, _ := c.PredictSource()
 	stream, ok := from.Value().(component.Endless)
 	switch {
 	case !ok:

@@ -49,10 +49,7 @@ func (o *PredictOptions) checkRunner(c *spec.Config) error {
 	case o.MaxExamples > 0:
 		return fault.Config("job: executors in other processes have no common count, which %d examples at most would need; %s", o.MaxExamples, here)
 	}
-	from, key := &c.Source, "source"
-	if c.Predict.Source != nil {
-		from, key = c.Predict.Source, "predict.source"
-	}
+	from, key := c.PredictSource()
 	if !from.Bounded() {
 		return fault.Config("job: %s.%s does not end, and executors in other processes cannot be told to: give it an end, such as --set %s.%s.end=latest; or %s", key, from.Name(), key, from.Name(), here)
 	}

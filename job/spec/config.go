@@ -202,6 +202,14 @@ func (c *Config) SourceNode() string { return cmp.Or(c.SourceName, c.Source.Name
 // SourceKey is the key of the job that describes its source.
 func (c *Config) SourceKey() string { return cmp.Or(c.sourceKey, "source") }
 
+// PredictSource is where the examples come from that are predicted, and its key.
+func (c *Config) PredictSource() (from *Source, key string) {
+	if c.Predict.Source != nil {
+		return c.Predict.Source, "predict.source"
+	}
+	return &c.Source, "source"
+}
+
 // Raw is what a loaded job was made of, for another process to load it again.
 func (c *Config) Raw() conf.Raw { return c.places.Raw() }
 

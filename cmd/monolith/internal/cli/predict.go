@@ -151,7 +151,7 @@ refused.`,
 				out.result = r
 				out.text = func(w io.Writer) error { return writePredicted(w, r) }
 			}
-			if err == nil && r.Drained && !o.Follow && (o.MaxExamples > 0 || o.Examples != "" || predicted(cfg).Bounded()) {
+			if from, _ := cfg.PredictSource(); err == nil && r.Drained && !o.Follow && (o.MaxExamples > 0 || o.Examples != "" || from.Bounded()) {
 				return a.incomplete()
 			}
 			return err
@@ -173,14 +173,6 @@ refused.`,
 	addRunner(command, &runner)
 	addSet(command, &set)
 	return command
-}
-
-// predicted is the source of the examples that a job predicts.
-func predicted(c *job.Config) *job.Source {
-	if c.Predict.Source != nil {
-		return c.Predict.Source
-	}
-	return &c.Source
 }
 
 func writePredicted(w io.Writer, r *job.Predicted) error {
