@@ -107,12 +107,13 @@ func (b *tableBench) lookup(ctx context.Context, t *table.Mem, name, other, prog
 	ours := lookupCandidate("table", t, keysOf(ids))
 	clock := bench.CPUSeconds
 	var theirs bench.Candidate
+	var tw *twin
 	full := fmt.Sprintf("table %s, %d rows", name, b.o.Rows)
 	switch {
 	case program == "torch":
-		tw, absent, started := startTorch(ctx, b.o, b.dir, path)
-		if started != nil {
-			return started
+		var absent string
+		if tw, absent, err = startTorch(ctx, b.o, b.dir, path); err != nil {
+			return err
 		}
 		if tw == nil {
 			r, err := bench.Compare(ctx, b.o, full, "M rows/cpu-s", clock, ours)
@@ -120,9 +121,6 @@ func (b *tableBench) lookup(ctx context.Context, t *table.Mem, name, other, prog
 			b.results = append(b.results, r)
 			return err
 		}
-		defer func() { err = errors.Join(err, tw.close()) }()
-		theirs = tw.candidate("torch", way, 128*tableBatch)
-		clock = func() float64 { return bench.CPUSeconds() + tw.cpu }
 	case program != "":
 		if !b.built {
 			if err := buildTwins(ctx, b.dir); err != nil {
@@ -130,13 +128,9 @@ func (b *tableBench) lookup(ctx context.Context, t *table.Mem, name, other, prog
 			}
 			b.built = true
 		}
-		tw, err := startTwin(ctx, filepath.Join(b.dir, program), b.o.Rows, path)
-		if tw == nil || err != nil {
+		if tw, err = startTwin(ctx, filepath.Join(b.dir, program), b.o.Rows, path); tw == nil || err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, tw.close()) }()
-		theirs = tw.candidate(other, way, 128*tableBatch)
-		clock = func() float64 { return bench.CPUSeconds() + tw.cpu }
 	case other == "go map":
 		m, free := goMap(b.o.Rows)
 		defer free()
@@ -144,6 +138,11 @@ func (b *tableBench) lookup(ctx context.Context, t *table.Mem, name, other, prog
 	default: // two threads: the rate of each
 		theirs, ours = ours, twoThreads(t, ids)
 		theirs.Name = "one thread"
+	}
+	if tw != nil {
+		defer func() { err = errors.Join(err, tw.close()) }()
+		theirs = tw.candidate(other, way, 128*tableBatch)
+		clock = func() float64 { return bench.CPUSeconds() + tw.cpu }
 	}
 	r, err := bench.Compare(ctx, b.o, full, "M rows/cpu-s", clock, ours, theirs)
 	b.results = append(b.results, r)

@@ -74,7 +74,7 @@ func startTwin(ctx context.Context, program string, rows int, queries string) (*
 
 // startTorch starts the program that gathers with PyTorch, of the interpreter that o names or of python3. It returns why there is none where there is no PyTorch, which is an error where the user has
 // named the interpreter.
-func startTorch(ctx context.Context, o bench.Options, dir string, queries string) (t *twin, absent string, err error) {
+func startTorch(ctx context.Context, o bench.Options, dir, queries string) (t *twin, absent string, err error) {
 	python, named := o.With["torch"]
 	if !named {
 		if python, _ = exec.LookPath("python3"); python == "" {
