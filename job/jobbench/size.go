@@ -67,16 +67,7 @@ func filled(ctx context.Context, s shape, dir string, ids int) (rate float64, er
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(data)) }()
 	each := max(ids/fields, 1)
-	rng := rand.New(rand.NewPCG(2, fields))
-	err = writeParquet(data, each+s.rows, func(i int, of []int) (bool, error) {
-		for f := range of {
-			if of[f] = i; i >= each {
-				of[f] = rng.IntN(each)
-			}
-		}
-		return rng.IntN(5) == 0, nil
-	})
-	if err != nil {
+	if err := writeFilling(data, each, s.rows); err != nil {
 		return 0, err
 	}
 	cfg, err := s.config(data, filepath.Join(data, "run"))
@@ -86,6 +77,19 @@ func filled(ctx context.Context, s shape, dir string, ids int) (rate float64, er
 	// After the tables are full the caches forget that.
 	n, seconds, _, err := timed(ctx, cfg, each+s.rows/4, each+s.rows-s.batch, bench.CPUSeconds)
 	return n / seconds, err
+}
+
+// writeFilling writes examples that have each of so many ids of a field once, one after another, and so many more that have any of them.
+func writeFilling(dir string, each, more int) error {
+	rng := rand.New(rand.NewPCG(2, fields))
+	return writeParquet(dir, each+more, func(i int, of []int) (bool, error) {
+		for f := range of {
+			if of[f] = i; i >= each {
+				of[f] = rng.IntN(each)
+			}
+		}
+		return rng.IntN(5) == 0, nil
+	})
 }
 
 // timed runs a job, takes the time of its steps from the first after so many examples to that with which there are so many, and ends it

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -35,15 +34,7 @@ func Snapshot(ctx context.Context, o bench.Options) (results []bench.Result, err
 	defer func() { err = errors.Join(err, remove()) }()
 	const extra = 200_000 // examples behind those that fill the tables
 	each := max(o.Rows/fields, 1)
-	rng := rand.New(rand.NewPCG(2, fields))
-	if err := writeParquet(dir, each+extra, func(i int, of []int) (bool, error) {
-		for f := range of {
-			if of[f] = i; i >= each {
-				of[f] = rng.IntN(each)
-			}
-		}
-		return rng.IntN(5) == 0, nil
-	}); err != nil {
+	if err := writeFilling(dir, each, extra); err != nil {
 		return nil, err
 	}
 	for i, s := range []shape{
