@@ -40,6 +40,7 @@ type Conn struct {
 	rd       *bufio.Reader
 	versions map[APIKey][2]int16 // what the broker speaks
 	seq      int32
+	answered bool // a request behind the greeting had its answer
 	broken   bool // an exchange was interrupted: no more can be sent
 }
 
@@ -178,6 +179,8 @@ func (c *Conn) authenticate(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return c.Malformed(SASLHandshake, err)
+	case code != 0 && len(offers) == 0:
+		return fmt.Errorf("broker %s: the listener takes no log-in: take %ssasl out, or name the port of the listener with one: %w", c.addr, c.net.Keys, c.net.Config)
 	case code != 0:
 		return fmt.Errorf("broker %s: it offers %q for authentication, not %q: %w", c.addr, offers, name, c.net.Config)
 	}
@@ -318,7 +321,12 @@ func (c *Conn) Exchange(ctx context.Context, key APIKey, version int16, flex boo
 		return buf, fmt.Errorf("broker %s: %w", c.addr, large)
 	}
 	if err != nil {
+		// Brokers say which versions they have to anybody, and hang up at the next request of who should have logged in.
+		if c.versions != nil && !c.answered && c.net.SASL == nil && hungUp(err) {
+			err = fmt.Errorf("%w (it hung up at the first request: if the listener wants a log-in, set %ssasl)", err, c.net.Keys)
+		}
 		return nil, err
 	}
+	c.answered = c.versions != nil
 	return buf, nil
 }

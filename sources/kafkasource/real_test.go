@@ -181,6 +181,16 @@ func TestApacheKafka(t *testing.T) {
 			if _, err := source(t, o).Splits(t.Context()); !errors.Is(err, pipeline.ErrConfig) {
 				t.Errorf("%s, wrong password: %v", m, err)
 			}
+			o.Brokers = []string{k.Addr}
+			o.TLS = nil
+			if _, err := source(t, o).Splits(t.Context()); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "takes no log-in: take source.kafka.sasl out") {
+				t.Errorf("%s, a log-in where none is wanted: %v", m, err)
+			}
+			o.Brokers, o.TLS = []string{k.SecureAddr}, &kafkasource.TLS{CA: k.CAFile}
+		}
+		o.SASL, o.RetryFor = nil, 200*time.Millisecond
+		if _, err := source(t, o).Splits(t.Context()); err == nil || !strings.Contains(err.Error(), "if the listener wants a log-in, set source.kafka.sasl") {
+			t.Errorf("without a log-in: %v", err)
 		}
 	})
 	t.Run("compaction", func(t *testing.T) {
