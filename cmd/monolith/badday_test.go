@@ -274,15 +274,21 @@ func waitFor(t *testing.T, cond func() bool) {
 	}
 }
 
-// TestSignals drains an endless run with the first SIGINT, dumps stacks with SIGUSR1, and stops at once with the second.
+// TestSignals dumps the stacks of a run with SIGUSR1 and drains it with SIGINT: an endless one has then done what it was to do, one that has an end has not.
 func TestSignals(t *testing.T) {
 	t.Parallel()
+	t.Run("stream", func(t *testing.T) { t.Parallel(); signalled(t, 0, 0) })
+	t.Run("bounded", func(t *testing.T) { t.Parallel(); signalled(t, 100_000_000, 130) })
+}
+
+// signalled signals a run on a source of so many examples (0: without end), which ends with the exit code.
+func signalled(t *testing.T, examples, code int) {
 	path, err := bin()
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	job := writeJob(t, fmt.Sprintf(smallJob, dir, "{synthetic: {examples: 0, rate: 2000, splits: 2}}"))
+	job := writeJob(t, fmt.Sprintf(smallJob, dir, fmt.Sprintf("{synthetic: {examples: %d, rate: 2000, splits: 2}}", examples)))
 	cmd := exec.CommandContext(t.Context(), path, "train", job, "--json", "--set", "snapshot.every=50ms")
 	var out bytes.Buffer
 	errs := &child{t: t}
@@ -302,8 +308,8 @@ func TestSignals(t *testing.T) {
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatalf("after one SIGINT: %v\n%s", err, errs.text())
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != code {
+		t.Fatalf("after one SIGINT: %v, want exit code %d\n%s", err, code, errs.text())
 	}
 	var r struct {
 		OK     bool
@@ -313,7 +319,7 @@ func TestSignals(t *testing.T) {
 			Snapshot string
 		}
 	}
-	if err := json.Unmarshal(out.Bytes(), &r); err != nil || !r.OK || !r.Result.Drained || r.Result.Examples == 0 || r.Result.Snapshot == "" {
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil || r.OK != (code == 0) || !r.Result.Drained || r.Result.Examples == 0 || r.Result.Snapshot == "" {
 		t.Errorf("%v: %s", err, &out)
 	}
 	for _, want := range []string{"goroutine", "drain"} {

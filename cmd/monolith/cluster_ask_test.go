@@ -59,7 +59,7 @@ func TestAskedWhileItTrains(t *testing.T) {
 	if first.Note != "before" || first.Examples == 0 || second.Examples <= first.Examples {
 		t.Errorf("asked for %+v and later %+v", first, second)
 	}
-	worker.end(syscall.SIGTERM).wants(t, 0)
+	worker.end(syscall.SIGTERM).wants(t, 143, "not complete; the same command continues")
 	shards[0].end(syscall.SIGTERM).wants(t, 0)
 	if _, err := os.Stat(first.Path); err != nil {
 		t.Errorf("a pinned snapshot has not stayed: %v", err)

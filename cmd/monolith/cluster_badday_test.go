@@ -340,7 +340,7 @@ func TestTwoRunsOneDir(t *testing.T) {
 	for _, args := range [][]string{{"train", alone}, {"ps", c.job}, {"train", alone, "--resume=false"}} {
 		monolith(t, args...).wants(t, 3, "another process", filepath.Join(c.dir, "run"), "wait for it to end, or give this job another dir")
 	}
-	first.end(syscall.SIGTERM).wants(t, 0)
+	first.end(syscall.SIGTERM).wants(t, 143)
 }
 
 func eventually(t *testing.T, holds func() bool) {

@@ -202,6 +202,9 @@ func (c *Config) SourceNode() string { return cmp.Or(c.SourceName, c.Source.Name
 // SourceKey is the key of the job that describes its source.
 func (c *Config) SourceKey() string { return cmp.Or(c.sourceKey, "source") }
 
+// Ends reports whether training ends by itself: with its source, or after so many examples.
+func (c *Config) Ends() bool { return c.Source.Bounded() || c.Train.MaxExamples > 0 }
+
 // PredictSource is where the examples come from that are predicted, and its key.
 func (c *Config) PredictSource() (from *Source, key string) {
 	if c.Predict.Source != nil {

@@ -27,7 +27,8 @@ func (a *App) backfillCommand(out *outcome) *cobra.Command {
 monolith train continues with the stream at the exact position where the history ends.
 
 History is what the topic still holds or, where the job has backfill.source, files that are laid out by hour or day. What
-is read is found once: run the same command again after a kill and it continues, and every example counts exactly once.`,
+is read is found once: run the same command again after a kill and it continues, and every example counts exactly once. Where SIGINT or
+SIGTERM ends it before it is complete, the exit code is 130 or 143.`,
 		Example: `  monolith backfill job.yaml --from 2026-11-01 --to 2026-11-20
   monolith backfill job.yaml --from 2026-11-19T06 --to 2026-11-19T18
   monolith train job.yaml      # afterwards: continue with the stream`,
@@ -59,6 +60,9 @@ is read is found once: run the same command again after a kill and it continues,
 			if result != nil {
 				out.result = result
 				out.text = func(w io.Writer) error { return writeTrained(w, result) }
+			}
+			if err == nil && result.Drained && (result.Backfill == nil || !result.Backfill.Complete) {
+				return a.incomplete(sameCommand)
 			}
 			return err
 		},

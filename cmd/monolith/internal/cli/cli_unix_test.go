@@ -148,6 +148,7 @@ func fakes() cli.Ops {
 			}
 			o.Logger.Debug("a detail")
 			o.Status(job.Status{Phase: "train", Examples: 10, Lag: -1})
+			r.Drained = fake == "stopped" // at its runner
 			if fake == "wait" || fake == "stubborn" {
 				if err := mark("started"); err != nil {
 					return nil, err
@@ -507,7 +508,14 @@ func fakes() cli.Ops {
 				resumed = 600
 				o.Notice("the demo in begun continues from 600 of 1000 examples")
 			}
+			if fake == "wait" {
+				if err := mark("started"); err != nil {
+					return nil, err
+				}
+				<-o.Drain
+			}
 			return &job.DemoResult{
+				Drained:  fake == "wait",
 				Examples: o.Examples, ResumedFrom: resumed, ExamplesPerSecond: 20000, Seconds: 10, Rows: 4321, Snapshot: filepath.Join(o.Dir, "snap-00000001"),
 				Progressive: job.ProgressiveResult{AUC: 0.77, LogLoss: 0.5},
 				HeldOut:     job.HeldOutResult{AUC: 0.78, FrozenAUC: 0.75, BestAUC: 0.79},
@@ -601,7 +609,7 @@ func TestRepeatedSignal(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				file := filepath.Join(t.TempDir(), "job.yaml")
-				if err := os.WriteFile(file, []byte("version: 1\nsource: {synthetic: {examples: 5}}\nmodel: lr\n"), 0o600); err != nil {
+				if err := os.WriteFile(file, []byte("version: 1\nsource: {synthetic: {examples: 0}}\nmodel: lr\n"), 0o600); err != nil {
 					t.Fatal(err)
 				}
 				signals, started := make(chan os.Signal, 4), make(chan struct{})

@@ -58,6 +58,9 @@ runs together; one that has ended shows its result again.`,
 				out.result = result
 				out.text = func(w io.Writer) error { return writeDemo(w, result) }
 			}
+			if err == nil && result.Drained {
+				return a.incomplete("the same command with --dir continues")
+			}
 			return err
 		},
 	}

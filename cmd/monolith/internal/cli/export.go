@@ -122,7 +122,7 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 				out.text = func(w io.Writer) error { return writeExportedModel(w, r) }
 			}
 			if err == nil && r.Drained {
-				return a.incomplete()
+				return a.incomplete(sameCommand)
 			}
 			return err
 		},
@@ -256,7 +256,7 @@ The exit code is 0 when it is whole, 4 when it is not. Opening an export verifie
 func writeExportedModel(w io.Writer, r *job.ExportedModel) error {
 	how := ""
 	if r.Drained {
-		how = "; not complete: the same command continues"
+		how = "; not complete: " + sameCommand
 	}
 	if r.Already {
 		how = "; it was there already"

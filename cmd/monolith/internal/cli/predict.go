@@ -152,7 +152,7 @@ refused.`,
 				out.text = func(w io.Writer) error { return writePredicted(w, r) }
 			}
 			if from, _ := cfg.PredictSource(); err == nil && r.Drained && !o.Follow && (o.MaxExamples > 0 || o.Examples != "" || from.Bounded()) {
-				return a.incomplete()
+				return a.incomplete(sameCommand)
 			}
 			return err
 		},
@@ -182,7 +182,7 @@ func writePredicted(w io.Writer, r *job.Predicted) error {
 	}
 	count += ", " + perSecond(r.ExamplesPerSecond)
 	if r.Drained {
-		count += "; not complete: the same command continues"
+		count += "; not complete: " + sameCommand
 	}
 	place := r.To + " in " + r.Place
 	if r.Place == r.To {

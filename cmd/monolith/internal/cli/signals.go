@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/monolith-go/monolith/job"
 )
 
 // signalError is the cause of a context that a signal cancelled, and the error of a command that drained before it was complete.
@@ -124,10 +126,18 @@ func (a *App) dumpGoroutines() {
 // drainsBy says that the command answers the first signal by draining, and how.
 func (a *App) drainsBy(how string) { a.drains.Store(&how) }
 
-// incomplete is the error of a command that drained, so that what it was to write is a part: what comes after it in a script, such as loading what was written, must not begin.
-func (a *App) incomplete() error {
-	return &signalError{syscall.Signal(a.drainedBy.Load()), "not complete; the same command continues"}
+// incomplete is the error of a command that has an end and drained before it: what comes after it in a script, such as loading what was written, must not begin. continues
+// says how to have the rest. Training that was stopped at its runner has failed: no signal came.
+func (a *App) incomplete(continues string) error {
+	by := syscall.Signal(a.drainedBy.Load())
+	if by == 0 {
+		return fmt.Errorf("%w: not complete; %s", job.ErrStopped, continues)
+	}
+	return &signalError{by, "not complete; " + continues}
 }
+
+// sameCommand is what continues most commands that drained.
+const sameCommand = "the same command continues"
 
 // trainDrains is how training drains.
 const trainDrains = "reading stops; training what is on its way and taking a snapshot"
