@@ -462,6 +462,11 @@ func fromFP16AVX2(n int, dst *float32, src *uint16)
 //go:noescape
 func sgdRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32)
 
+// sgdSinglesAVX2 does to n > 0 rows, a multiple of eight, whose addresses are given and differ: is w -= rate·g. The weight lies w bytes into a row, the state, one float after the other, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func sgdSinglesAVX2(n int, at *uintptr, w uintptr, state uintptr, grad *float32, step int, penalty float32, rate float32)
+
 // emaRowsAVX2 does to n > 0 rows, whose addresses are given: is w = decay·w + rest·g. The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
 //
 //go:noescape
@@ -497,10 +502,20 @@ func adadeltaRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, gra
 //go:noescape
 func momentumRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, mu float32, decay float32)
 
+// momentumSinglesAVX2 does to n > 0 rows, a multiple of eight, whose addresses are given and differ: is g += decay·w, v = mu·v - rate·g, w += v. The weight lies w bytes into a row, the state, one float after the other, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func momentumSinglesAVX2(n int, at *uintptr, w uintptr, state uintptr, grad *float32, step int, penalty float32, rate float32, mu float32, decay float32)
+
 // momentumNesterovRowsAVX2 does to n > 0 rows, whose addresses are given: is g += decay·w, v' = mu·v - rate·g, w += ahead·v' - mu·v, v = v'. The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
 //
 //go:noescape
 func momentumNesterovRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, mu float32, decay float32, ahead float32)
+
+// momentumNesterovSinglesAVX2 does to n > 0 rows, a multiple of eight, whose addresses are given and differ: is g += decay·w, v' = mu·v - rate·g, w += ahead·v' - mu·v, v = v'. The weight lies w bytes into a row, the state, one float after the other, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
+//
+//go:noescape
+func momentumNesterovSinglesAVX2(n int, at *uintptr, w uintptr, state uintptr, grad *float32, step int, penalty float32, rate float32, mu float32, decay float32, ahead float32)
 
 // adamRowsAVX2 does to n > 0 rows, whose addresses are given: is g += decay·w, m += (g-m)·c1, v += (g·g-v)·c2, w -= rate·m/(√v+epsilon). The weights begin w bytes into a row, the state, array after array of dim >= 8 floats, state bytes; gradients are step bytes apart, and penalty·w is added to them unless penalty is 0.
 //

@@ -352,6 +352,10 @@ func sgdRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *fl
 	panic("simd: sgdRowsAVX2 on a processor without it")
 }
 
+func sgdSinglesAVX2(n int, at *uintptr, w uintptr, state uintptr, grad *float32, step int, penalty float32, rate float32) {
+	panic("simd: sgdSinglesAVX2 on a processor without it")
+}
+
 func emaRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, decay float32, rest float32) {
 	panic("simd: emaRowsAVX2 on a processor without it")
 }
@@ -380,8 +384,16 @@ func momentumRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, gra
 	panic("simd: momentumRowsAVX2 on a processor without it")
 }
 
+func momentumSinglesAVX2(n int, at *uintptr, w uintptr, state uintptr, grad *float32, step int, penalty float32, rate float32, mu float32, decay float32) {
+	panic("simd: momentumSinglesAVX2 on a processor without it")
+}
+
 func momentumNesterovRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, mu float32, decay float32, ahead float32) {
 	panic("simd: momentumNesterovRowsAVX2 on a processor without it")
+}
+
+func momentumNesterovSinglesAVX2(n int, at *uintptr, w uintptr, state uintptr, grad *float32, step int, penalty float32, rate float32, mu float32, decay float32, ahead float32) {
+	panic("simd: momentumNesterovSinglesAVX2 on a processor without it")
 }
 
 func adamRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rates *float32, c1 float32, c2 float32, epsilon float32, decay float32) {

@@ -58,6 +58,12 @@ func (s *Segments) SGD(rate float32) {
 		return
 	}
 	for s.next() {
+		if i, n := s.singles(); n > 0 {
+			sgdSinglesAVX2(n, &s.Rows[i], s.Weights, s.State, &s.Grads[i*s.Step], 4*s.Step, s.L2, rate)
+		}
+		if s.from == s.to {
+			continue
+		}
 		v := s.pack(0)
 		SGD(v[0], v[1], rate)
 		s.unpack(0)
@@ -155,6 +161,15 @@ func (s *Segments) Momentum(o MomentumRule) {
 		return
 	}
 	for s.next() {
+		switch i, n := s.singles(); {
+		case n > 0 && o.Nesterov:
+			momentumNesterovSinglesAVX2(n, &s.Rows[i], s.Weights, s.State, &s.Grads[i*s.Step], 4*s.Step, s.L2, o.Rate, o.Mu, o.Decay, 1+o.Mu)
+		case n > 0:
+			momentumSinglesAVX2(n, &s.Rows[i], s.Weights, s.State, &s.Grads[i*s.Step], 4*s.Step, s.L2, o.Rate, o.Mu, o.Decay)
+		}
+		if s.from == s.to {
+			continue
+		}
 		v := s.pack(1)
 		Momentum(v[0], v[1], v[2], o)
 		s.unpack(1)

@@ -89,6 +89,102 @@ plain3:
 	VZEROUPPER
 	RET
 
+// func sgdSinglesAVX2(n int, at *uintptr, w uintptr, state uintptr, grad *float32, step int, penalty float32, rate float32)
+// Requires: AVX
+TEXT ·sgdSinglesAVX2(SB), NOSPLIT|NOFRAME, $0-56
+	MOVQ n+0(FP), AX
+	MOVQ at+8(FP), CX
+	MOVQ w+16(FP), DX
+	MOVQ state+24(FP), BX
+	MOVQ grad+32(FP), BX
+	MOVQ step+40(FP), SI
+
+rows:
+	MOVQ         (CX), DI
+	VMOVSS       (DI)(DX*1), X0
+	MOVQ         8(CX), DI
+	VINSERTPS    $0x10, (DI)(DX*1), X0, X0
+	MOVQ         16(CX), DI
+	VINSERTPS    $0x20, (DI)(DX*1), X0, X0
+	MOVQ         24(CX), DI
+	VINSERTPS    $0x30, (DI)(DX*1), X0, X0
+	MOVQ         32(CX), DI
+	VMOVSS       (DI)(DX*1), X1
+	MOVQ         40(CX), DI
+	VINSERTPS    $0x10, (DI)(DX*1), X1, X1
+	MOVQ         48(CX), DI
+	VINSERTPS    $0x20, (DI)(DX*1), X1, X1
+	MOVQ         56(CX), DI
+	VINSERTPS    $0x30, (DI)(DX*1), X1, X1
+	VINSERTF128  $0x01, X1, Y0, Y1
+	MOVQ         BX, DI
+	VMOVSS       (DI), X0
+	ADDQ         SI, DI
+	VINSERTPS    $0x10, (DI), X0, X0
+	ADDQ         SI, DI
+	VINSERTPS    $0x20, (DI), X0, X0
+	ADDQ         SI, DI
+	VINSERTPS    $0x30, (DI), X0, X0
+	ADDQ         SI, DI
+	VMOVSS       (DI), X2
+	ADDQ         SI, DI
+	VINSERTPS    $0x10, (DI), X2, X2
+	ADDQ         SI, DI
+	VINSERTPS    $0x20, (DI), X2, X2
+	ADDQ         SI, DI
+	VINSERTPS    $0x30, (DI), X2, X2
+	VINSERTF128  $0x01, X2, Y0, Y2
+	CMPL         penalty+48(FP), $0x00
+	JEQ          plain
+	VBROADCASTSS penalty+48(FP), Y3
+	MOVQ         (CX), DI
+	VMOVSS       (DI)(DX*1), X0
+	MOVQ         8(CX), DI
+	VINSERTPS    $0x10, (DI)(DX*1), X0, X0
+	MOVQ         16(CX), DI
+	VINSERTPS    $0x20, (DI)(DX*1), X0, X0
+	MOVQ         24(CX), DI
+	VINSERTPS    $0x30, (DI)(DX*1), X0, X0
+	MOVQ         32(CX), DI
+	VMOVSS       (DI)(DX*1), X4
+	MOVQ         40(CX), DI
+	VINSERTPS    $0x10, (DI)(DX*1), X4, X4
+	MOVQ         48(CX), DI
+	VINSERTPS    $0x20, (DI)(DX*1), X4, X4
+	MOVQ         56(CX), DI
+	VINSERTPS    $0x30, (DI)(DX*1), X4, X4
+	VINSERTF128  $0x01, X4, Y0, Y4
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+
+plain:
+	VBROADCASTSS rate+52(FP), Y3
+	VMULPS       Y3, Y2, Y2
+	VSUBPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X0
+	MOVQ         (CX), DI
+	VMOVSS       X1, (DI)(DX*1)
+	MOVQ         8(CX), DI
+	VEXTRACTPS   $0x01, X1, (DI)(DX*1)
+	MOVQ         16(CX), DI
+	VEXTRACTPS   $0x02, X1, (DI)(DX*1)
+	MOVQ         24(CX), DI
+	VEXTRACTPS   $0x03, X1, (DI)(DX*1)
+	MOVQ         32(CX), DI
+	VMOVSS       X0, (DI)(DX*1)
+	MOVQ         40(CX), DI
+	VEXTRACTPS   $0x01, X0, (DI)(DX*1)
+	MOVQ         48(CX), DI
+	VEXTRACTPS   $0x02, X0, (DI)(DX*1)
+	MOVQ         56(CX), DI
+	VEXTRACTPS   $0x03, X0, (DI)(DX*1)
+	LEAQ         (BX)(SI*8), BX
+	ADDQ         $0x40, CX
+	SUBQ         $0x08, AX
+	JNZ          rows
+	VZEROUPPER
+	RET
+
 // func emaRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, decay float32, rest float32)
 // Requires: AVX
 TEXT ·emaRowsAVX2(SB), NOSPLIT|NOFRAME, $0-68
@@ -968,6 +1064,142 @@ plain3:
 	VZEROUPPER
 	RET
 
+// func momentumSinglesAVX2(n int, at *uintptr, w uintptr, state uintptr, grad *float32, step int, penalty float32, rate float32, mu float32, decay float32)
+// Requires: AVX
+TEXT ·momentumSinglesAVX2(SB), NOSPLIT|NOFRAME, $0-64
+	MOVQ n+0(FP), AX
+	MOVQ at+8(FP), CX
+	MOVQ w+16(FP), DX
+	MOVQ state+24(FP), BX
+	MOVQ grad+32(FP), SI
+	MOVQ step+40(FP), DI
+
+rows:
+	MOVQ         (CX), R8
+	VMOVSS       (R8)(DX*1), X0
+	MOVQ         8(CX), R8
+	VINSERTPS    $0x10, (R8)(DX*1), X0, X0
+	MOVQ         16(CX), R8
+	VINSERTPS    $0x20, (R8)(DX*1), X0, X0
+	MOVQ         24(CX), R8
+	VINSERTPS    $0x30, (R8)(DX*1), X0, X0
+	MOVQ         32(CX), R8
+	VMOVSS       (R8)(DX*1), X1
+	MOVQ         40(CX), R8
+	VINSERTPS    $0x10, (R8)(DX*1), X1, X1
+	MOVQ         48(CX), R8
+	VINSERTPS    $0x20, (R8)(DX*1), X1, X1
+	MOVQ         56(CX), R8
+	VINSERTPS    $0x30, (R8)(DX*1), X1, X1
+	VINSERTF128  $0x01, X1, Y0, Y1
+	MOVQ         SI, R8
+	VMOVSS       (R8), X0
+	ADDQ         DI, R8
+	VINSERTPS    $0x10, (R8), X0, X0
+	ADDQ         DI, R8
+	VINSERTPS    $0x20, (R8), X0, X0
+	ADDQ         DI, R8
+	VINSERTPS    $0x30, (R8), X0, X0
+	ADDQ         DI, R8
+	VMOVSS       (R8), X2
+	ADDQ         DI, R8
+	VINSERTPS    $0x10, (R8), X2, X2
+	ADDQ         DI, R8
+	VINSERTPS    $0x20, (R8), X2, X2
+	ADDQ         DI, R8
+	VINSERTPS    $0x30, (R8), X2, X2
+	VINSERTF128  $0x01, X2, Y0, Y2
+	CMPL         penalty+48(FP), $0x00
+	JEQ          plain
+	VBROADCASTSS penalty+48(FP), Y3
+	MOVQ         (CX), R8
+	VMOVSS       (R8)(DX*1), X0
+	MOVQ         8(CX), R8
+	VINSERTPS    $0x10, (R8)(DX*1), X0, X0
+	MOVQ         16(CX), R8
+	VINSERTPS    $0x20, (R8)(DX*1), X0, X0
+	MOVQ         24(CX), R8
+	VINSERTPS    $0x30, (R8)(DX*1), X0, X0
+	MOVQ         32(CX), R8
+	VMOVSS       (R8)(DX*1), X4
+	MOVQ         40(CX), R8
+	VINSERTPS    $0x10, (R8)(DX*1), X4, X4
+	MOVQ         48(CX), R8
+	VINSERTPS    $0x20, (R8)(DX*1), X4, X4
+	MOVQ         56(CX), R8
+	VINSERTPS    $0x30, (R8)(DX*1), X4, X4
+	VINSERTF128  $0x01, X4, Y0, Y4
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+
+plain:
+	VBROADCASTSS decay+60(FP), Y3
+	VMULPS       Y3, Y1, Y3
+	VADDPS       Y3, Y2, Y2
+	MOVQ         (CX), R8
+	VMOVSS       (R8)(BX*1), X0
+	MOVQ         8(CX), R8
+	VINSERTPS    $0x10, (R8)(BX*1), X0, X0
+	MOVQ         16(CX), R8
+	VINSERTPS    $0x20, (R8)(BX*1), X0, X0
+	MOVQ         24(CX), R8
+	VINSERTPS    $0x30, (R8)(BX*1), X0, X0
+	MOVQ         32(CX), R8
+	VMOVSS       (R8)(BX*1), X3
+	MOVQ         40(CX), R8
+	VINSERTPS    $0x10, (R8)(BX*1), X3, X3
+	MOVQ         48(CX), R8
+	VINSERTPS    $0x20, (R8)(BX*1), X3, X3
+	MOVQ         56(CX), R8
+	VINSERTPS    $0x30, (R8)(BX*1), X3, X3
+	VINSERTF128  $0x01, X3, Y0, Y3
+	VBROADCASTSS mu+56(FP), Y4
+	VMULPS       Y4, Y3, Y3
+	VBROADCASTSS rate+52(FP), Y4
+	VMULPS       Y4, Y2, Y2
+	VSUBPS       Y2, Y3, Y2
+	VEXTRACTF128 $0x01, Y2, X0
+	MOVQ         (CX), R8
+	VMOVSS       X2, (R8)(BX*1)
+	MOVQ         8(CX), R8
+	VEXTRACTPS   $0x01, X2, (R8)(BX*1)
+	MOVQ         16(CX), R8
+	VEXTRACTPS   $0x02, X2, (R8)(BX*1)
+	MOVQ         24(CX), R8
+	VEXTRACTPS   $0x03, X2, (R8)(BX*1)
+	MOVQ         32(CX), R8
+	VMOVSS       X0, (R8)(BX*1)
+	MOVQ         40(CX), R8
+	VEXTRACTPS   $0x01, X0, (R8)(BX*1)
+	MOVQ         48(CX), R8
+	VEXTRACTPS   $0x02, X0, (R8)(BX*1)
+	MOVQ         56(CX), R8
+	VEXTRACTPS   $0x03, X0, (R8)(BX*1)
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X0
+	MOVQ         (CX), R8
+	VMOVSS       X1, (R8)(DX*1)
+	MOVQ         8(CX), R8
+	VEXTRACTPS   $0x01, X1, (R8)(DX*1)
+	MOVQ         16(CX), R8
+	VEXTRACTPS   $0x02, X1, (R8)(DX*1)
+	MOVQ         24(CX), R8
+	VEXTRACTPS   $0x03, X1, (R8)(DX*1)
+	MOVQ         32(CX), R8
+	VMOVSS       X0, (R8)(DX*1)
+	MOVQ         40(CX), R8
+	VEXTRACTPS   $0x01, X0, (R8)(DX*1)
+	MOVQ         48(CX), R8
+	VEXTRACTPS   $0x02, X0, (R8)(DX*1)
+	MOVQ         56(CX), R8
+	VEXTRACTPS   $0x03, X0, (R8)(DX*1)
+	LEAQ         (SI)(DI*8), SI
+	ADDQ         $0x40, CX
+	SUBQ         $0x08, AX
+	JNZ          rows
+	VZEROUPPER
+	RET
+
 // func momentumNesterovRowsAVX2(n int, at *uintptr, w uintptr, state uintptr, dim int, grad *float32, step int, penalty float32, rate float32, mu float32, decay float32, ahead float32)
 // Requires: AVX
 TEXT ·momentumNesterovRowsAVX2(SB), NOSPLIT|NOFRAME, $0-76
@@ -1089,6 +1321,145 @@ plain3:
 	ADDQ         step+48(FP), BX
 	DECQ         AX
 	JNZ          rowpart
+	VZEROUPPER
+	RET
+
+// func momentumNesterovSinglesAVX2(n int, at *uintptr, w uintptr, state uintptr, grad *float32, step int, penalty float32, rate float32, mu float32, decay float32, ahead float32)
+// Requires: AVX
+TEXT ·momentumNesterovSinglesAVX2(SB), NOSPLIT|NOFRAME, $0-68
+	MOVQ n+0(FP), AX
+	MOVQ at+8(FP), CX
+	MOVQ w+16(FP), DX
+	MOVQ state+24(FP), BX
+	MOVQ grad+32(FP), SI
+	MOVQ step+40(FP), DI
+
+rows:
+	MOVQ         (CX), R8
+	VMOVSS       (R8)(DX*1), X0
+	MOVQ         8(CX), R8
+	VINSERTPS    $0x10, (R8)(DX*1), X0, X0
+	MOVQ         16(CX), R8
+	VINSERTPS    $0x20, (R8)(DX*1), X0, X0
+	MOVQ         24(CX), R8
+	VINSERTPS    $0x30, (R8)(DX*1), X0, X0
+	MOVQ         32(CX), R8
+	VMOVSS       (R8)(DX*1), X1
+	MOVQ         40(CX), R8
+	VINSERTPS    $0x10, (R8)(DX*1), X1, X1
+	MOVQ         48(CX), R8
+	VINSERTPS    $0x20, (R8)(DX*1), X1, X1
+	MOVQ         56(CX), R8
+	VINSERTPS    $0x30, (R8)(DX*1), X1, X1
+	VINSERTF128  $0x01, X1, Y0, Y1
+	MOVQ         SI, R8
+	VMOVSS       (R8), X0
+	ADDQ         DI, R8
+	VINSERTPS    $0x10, (R8), X0, X0
+	ADDQ         DI, R8
+	VINSERTPS    $0x20, (R8), X0, X0
+	ADDQ         DI, R8
+	VINSERTPS    $0x30, (R8), X0, X0
+	ADDQ         DI, R8
+	VMOVSS       (R8), X2
+	ADDQ         DI, R8
+	VINSERTPS    $0x10, (R8), X2, X2
+	ADDQ         DI, R8
+	VINSERTPS    $0x20, (R8), X2, X2
+	ADDQ         DI, R8
+	VINSERTPS    $0x30, (R8), X2, X2
+	VINSERTF128  $0x01, X2, Y0, Y2
+	CMPL         penalty+48(FP), $0x00
+	JEQ          plain
+	VBROADCASTSS penalty+48(FP), Y3
+	MOVQ         (CX), R8
+	VMOVSS       (R8)(DX*1), X0
+	MOVQ         8(CX), R8
+	VINSERTPS    $0x10, (R8)(DX*1), X0, X0
+	MOVQ         16(CX), R8
+	VINSERTPS    $0x20, (R8)(DX*1), X0, X0
+	MOVQ         24(CX), R8
+	VINSERTPS    $0x30, (R8)(DX*1), X0, X0
+	MOVQ         32(CX), R8
+	VMOVSS       (R8)(DX*1), X4
+	MOVQ         40(CX), R8
+	VINSERTPS    $0x10, (R8)(DX*1), X4, X4
+	MOVQ         48(CX), R8
+	VINSERTPS    $0x20, (R8)(DX*1), X4, X4
+	MOVQ         56(CX), R8
+	VINSERTPS    $0x30, (R8)(DX*1), X4, X4
+	VINSERTF128  $0x01, X4, Y0, Y4
+	VMULPS       Y4, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+
+plain:
+	VBROADCASTSS decay+60(FP), Y3
+	VMULPS       Y3, Y1, Y3
+	VADDPS       Y3, Y2, Y2
+	MOVQ         (CX), R8
+	VMOVSS       (R8)(BX*1), X0
+	MOVQ         8(CX), R8
+	VINSERTPS    $0x10, (R8)(BX*1), X0, X0
+	MOVQ         16(CX), R8
+	VINSERTPS    $0x20, (R8)(BX*1), X0, X0
+	MOVQ         24(CX), R8
+	VINSERTPS    $0x30, (R8)(BX*1), X0, X0
+	MOVQ         32(CX), R8
+	VMOVSS       (R8)(BX*1), X3
+	MOVQ         40(CX), R8
+	VINSERTPS    $0x10, (R8)(BX*1), X3, X3
+	MOVQ         48(CX), R8
+	VINSERTPS    $0x20, (R8)(BX*1), X3, X3
+	MOVQ         56(CX), R8
+	VINSERTPS    $0x30, (R8)(BX*1), X3, X3
+	VINSERTF128  $0x01, X3, Y0, Y3
+	VBROADCASTSS mu+56(FP), Y4
+	VMULPS       Y4, Y3, Y3
+	VBROADCASTSS rate+52(FP), Y4
+	VMULPS       Y4, Y2, Y2
+	VSUBPS       Y2, Y3, Y2
+	VEXTRACTF128 $0x01, Y2, X0
+	MOVQ         (CX), R8
+	VMOVSS       X2, (R8)(BX*1)
+	MOVQ         8(CX), R8
+	VEXTRACTPS   $0x01, X2, (R8)(BX*1)
+	MOVQ         16(CX), R8
+	VEXTRACTPS   $0x02, X2, (R8)(BX*1)
+	MOVQ         24(CX), R8
+	VEXTRACTPS   $0x03, X2, (R8)(BX*1)
+	MOVQ         32(CX), R8
+	VMOVSS       X0, (R8)(BX*1)
+	MOVQ         40(CX), R8
+	VEXTRACTPS   $0x01, X0, (R8)(BX*1)
+	MOVQ         48(CX), R8
+	VEXTRACTPS   $0x02, X0, (R8)(BX*1)
+	MOVQ         56(CX), R8
+	VEXTRACTPS   $0x03, X0, (R8)(BX*1)
+	VBROADCASTSS ahead+64(FP), Y4
+	VMULPS       Y4, Y2, Y2
+	VSUBPS       Y3, Y2, Y2
+	VADDPS       Y2, Y1, Y1
+	VEXTRACTF128 $0x01, Y1, X0
+	MOVQ         (CX), R8
+	VMOVSS       X1, (R8)(DX*1)
+	MOVQ         8(CX), R8
+	VEXTRACTPS   $0x01, X1, (R8)(DX*1)
+	MOVQ         16(CX), R8
+	VEXTRACTPS   $0x02, X1, (R8)(DX*1)
+	MOVQ         24(CX), R8
+	VEXTRACTPS   $0x03, X1, (R8)(DX*1)
+	MOVQ         32(CX), R8
+	VMOVSS       X0, (R8)(DX*1)
+	MOVQ         40(CX), R8
+	VEXTRACTPS   $0x01, X0, (R8)(DX*1)
+	MOVQ         48(CX), R8
+	VEXTRACTPS   $0x02, X0, (R8)(DX*1)
+	MOVQ         56(CX), R8
+	VEXTRACTPS   $0x03, X0, (R8)(DX*1)
+	LEAQ         (SI)(DI*8), SI
+	ADDQ         $0x40, CX
+	SUBQ         $0x08, AX
+	JNZ          rows
 	VZEROUPPER
 	RET
 

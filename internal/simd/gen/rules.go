@@ -43,7 +43,7 @@ func (a *asm) rules() {
 
 func (a *asm) all() []rule {
 	sgd := rule{
-		name: "sgd", doc: "is w -= rate·g.", arrays: []string{"w", "grad"}, scalars: []string{"rate"}, unroll: 2, rows: true,
+		name: "sgd", doc: "is w -= rate·g.", arrays: []string{"w", "grad"}, scalars: []string{"rate"}, unroll: 2, rows: true, singles: true,
 		body: func(o operands, s func(int) vector) {
 			o.store(a.sub(o.load(0), a.mul(o.load(1), s(0))), 0)
 		},
@@ -104,7 +104,7 @@ func (a *asm) all() []rule {
 	for _, nesterov := range []bool{false, true} {
 		momentum := rule{
 			name: "momentum", doc: "is g += decay·w, v = mu·v - rate·g, w += v.", arrays: []string{"w", "v", "grad"}, scalars: []string{"rate", "mu", "decay"},
-			unroll: 1, rows: true,
+			unroll: 1, rows: true, singles: true,
 		}
 		if nesterov {
 			momentum.name, momentum.doc = "momentumNesterov", "is g += decay·w, v' = mu·v - rate·g, w += ahead·v' - mu·v, v = v'."
