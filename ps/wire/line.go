@@ -62,10 +62,17 @@ type line struct {
 	moved func()    // called when bytes have gone or come; may be nil
 }
 
+// lineBuffer is what the kernel is to hold of the frames in a unix socket, bytes: a frame that is written need not wait for its reader time and again, as
+// with the usual 208 KiB. The system gives as much as net.core.wmem_max allows. TCP's buffers grow by themselves.
+const lineBuffer = 2 << 20
+
 func newLine(c net.Conn, moved func()) *line {
 	l := &line{Conn: c, to: c, moved: moved}
 	if b, ok := c.(*boundConn); ok {
 		l.to = b.Conn
+	}
+	if u, ok := l.to.(*net.UnixConn); ok {
+		_ = u.SetWriteBuffer(lineBuffer) // with less it works too
 	}
 	return l
 }

@@ -1,10 +1,12 @@
 package wire
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +16,39 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
+
+// TestLineHoldsFrames: a frame of more than a unix socket holds by itself is written before anybody reads.
+func TestLineHoldsFrames(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	client, err := net.Dial("unix", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = client.Close(), server.Close() })
+	for _, way := range []struct{ from, to net.Conn }{{client, server}, {server, client}} {
+		l, frame := newLine(way.from, nil), make([]byte, 300<<10)
+		frame[len(frame)-1] = 7
+		if err := l.SetWriteDeadline(time.Now().Add(20 * time.Second)); err != nil { // it would take for ever
+			t.Fatal(err)
+		}
+		if err := l.writev(&net.Buffers{frame[:10], frame[10:]}); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, len(frame))
+		if _, err := io.ReadFull(newLine(way.to, nil), got); err != nil || !bytes.Equal(got, frame) {
+			t.Errorf("what came is not what was sent: %v", err)
+		}
+	}
+}
 
 // knock opens a connection as a line and sends what the line begins with.
 func (c *rawClient) knock(first string) net.Conn {
