@@ -28,8 +28,6 @@ type Target struct {
 	Dir string
 	// Progress is called with how many more rows were written; nil: nobody asks.
 	Progress func(rows int64)
-	// Warmup are examples that warm-up requests are made of, where the format has such; nil: they are made up.
-	Warmup *Examples
 }
 
 // Wrote tells of rows that were written.

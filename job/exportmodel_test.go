@@ -2,8 +2,11 @@ package job_test
 
 import (
 	"bytes"
+	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -12,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,6 +30,7 @@ import (
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
+	"github.com/monolith-go/monolith/runners/local"
 	"github.com/monolith-go/monolith/sources/parquetsource"
 )
 
@@ -302,7 +307,6 @@ func TestExportFaults(t *testing.T) {
 		"row numbers": {func(o *job.ExportModelOptions) { o.RowNumbers = true }, "row numbers in place of ids are of a model as onnx"},
 		"keep":        {func(o *job.ExportModelOptions) { o.Keep = -1 }, "-1 exports cannot be kept"},
 		"runner":      {func(o *job.ExportModelOptions) { o.Runner = "prism" }, "has no runner prism"},
-		"whole":       {func(o *job.ExportModelOptions) { o.Format, o.Runner = "onnx", "prism" }, "a model as onnx is written by this process alone, and the runner is prism: take --runner=local, or a format that a graph writes: native, parquet, arrow"},
 		"dataflow":    {func(o *job.ExportModelOptions) { o.Runner = "dataflow" }, "no folder in common"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -389,6 +393,90 @@ func TestExportedModel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestModelsOnRunners: a runner that builds the graph again, as another process does, and loses an executor which it replaces while that one writes still, writes the files that this process
+// writes, byte for byte, and leaves nothing beside them.
+func TestModelsOnRunners(t *testing.T) {
+	t.Parallel()
+	cfg := trainTables(t)
+	for _, format := range []string{"savedmodel", "onnx", "safetensors"} {
+		t.Run(format, func(t *testing.T) {
+			t.Parallel()
+			o := job.ExportModelOptions{Snapshot: cfg.Dir, Format: format, Dir: filepath.Join(t.TempDir(), "models"), RowNumbers: format == "onnx"}
+			if format == "savedmodel" {
+				o.WarmupFrom, o.WarmupExamples = cfg, 100
+			}
+			here, err := job.ExportModel(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wrote := 0
+			o.Dir, o.Runner, o.Recipes = filepath.Join(t.TempDir(), "models"), "prism", &job.Recipes{}
+			o.Runners = map[string]job.Runner{"prism": func(ctx context.Context, s job.Submission) (sum pipeline.RunStats, err error) {
+				var executors sync.WaitGroup
+				errs, stats := make([]error, 3), make([]pipeline.RunStats, 3)
+				execute := func(i int) {
+					built, err := new(job.Recipes).Build(ctx, s.Recipe)
+					if err != nil {
+						errs[i] = err
+						return
+					}
+					if got, want := built.Plan.Hash(), s.Plan.Hash(); got != want {
+						errs[i] = fmt.Errorf("built again the plan has hash %s, not %s", got, want)
+						return
+					}
+					all, err := local.Run(ctx, built.Plan, pipeline.RunOptions{Workers: 1})
+					stats[i], errs[i] = pipeline.Sum(all...), err
+				}
+				for i := range 2 {
+					executors.Go(func() { execute(i) })
+				}
+				executors.Wait()
+				execute(2) // once it is there
+				wrote++
+				return stats[0], errors.Join(errs...)
+			}}
+			there, err := job.ExportModel(t.Context(), o)
+			if err != nil || wrote != 1 || there.Rows != here.Rows || there.Dir != filepath.Join(o.Dir, "1") {
+				t.Fatalf("%+v after %d runs, %v; here: %+v", there, wrote, err, here)
+			}
+			if want, got := filesIn(t, here.Dir), filesIn(t, there.Dir); len(want) < 2 || !maps.Equal(want, got) {
+				t.Errorf("files and their digests are %q on the runner, and %q here", got, want)
+			}
+			names, err := os.ReadDir(o.Dir)
+			if err != nil || len(names) != 3 { // the lock and the list
+				t.Errorf("%v, %v", names, err)
+			}
+			failed := errors.New("no runner")
+			o.Dir, o.Runners["prism"] = filepath.Join(t.TempDir(), "models"), func(context.Context, job.Submission) (pipeline.RunStats, error) { return pipeline.RunStats{}, failed }
+			if r, err := job.ExportModel(t.Context(), o); !errors.Is(err, failed) {
+				t.Errorf("a runner that fails: %+v, %v", r, err)
+			}
+			names, err = os.ReadDir(o.Dir)
+			if err != nil || len(names) != 1 { // the lock
+				t.Errorf("after a runner that failed: %v, %v", names, err)
+			}
+		})
+	}
+}
+
+// filesIn are the digests of all files below a folder.
+func filesIn(t *testing.T, dir string) map[string][sha256.Size]byte {
+	t.Helper()
+	files := map[string][sha256.Size]byte{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		files[name] = sha256.Sum256(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }
 
 // TestExportsThatStay: of the exports in a folder the newest stay, with those that are exempt and the one that was written; what is none of them is let be.

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -95,6 +97,10 @@ func TestFlink(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := writtenRows(t, path, job, "local")
+		models := map[string]map[string][sha256.Size]byte{}
+		for _, format := range []string{"savedmodel", "onnx"} {
+			models[format] = writtenModel(t, path, job, format, "local")
+		}
 		for _, where := range []string{"", ", environment: process, environment_config: " + path} {
 			beam := fmt.Sprintf("beam: {endpoint: %q, flink_rest: %q%s}\n", server.Endpoint, server.REST, where)
 			if err := os.WriteFile(job, append(slices.Clip(text), beam...), 0o600); err != nil {
@@ -102,6 +108,11 @@ func TestFlink(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, writtenRows(t, path, job, "flink")); diff != "" {
 				t.Errorf("%q (-local +flink):\n%s", where, diff)
+			}
+			for format, want := range models {
+				if got := writtenModel(t, path, job, format, "flink"); !maps.Equal(want, got) {
+					t.Errorf("%q: a model as %s has files with digests %q on Flink, and %q here", where, format, got, want)
+				}
 			}
 		}
 	})
@@ -170,6 +181,28 @@ func writtenRows(t *testing.T, path, job, runner string) map[int64][]float32 {
 		t.Errorf("rows on %s: %d in %d files, the command says %d", runner, len(rows), len(names), r.Result.Rows)
 	}
 	return rows
+}
+
+// writtenModel are the digests of the files of a job's newest snapshot as `monolith export` writes it whole.
+func writtenModel(t *testing.T, path, job, format, runner string) map[string][sha256.Size]byte {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "models")
+	if out, err := exec.CommandContext(t.Context(), path, "export", job, "--format", format, "--dir", dir, "--runner", runner).CombinedOutput(); err != nil {
+		t.Fatalf("%s on %s: %v\n%s", format, runner, err, out)
+	}
+	files := map[string][sha256.Size]byte{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if elems := strings.Split(name, "/"); err != nil || d.IsDir() || len(elems) == 1 { // beside the export
+			return err
+		}
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		files[name] = sha256.Sum256(b)
+		return err
+	})
+	if err != nil || len(files) < 2 {
+		t.Fatalf("%s on %s: files %q, %v", format, runner, files, err)
+	}
+	return files
 }
 
 // flinkStream trains on a topic of Apache Kafka that is filled meanwhile, and writes its rows to Parquet, in worker processes that Flink starts or in a

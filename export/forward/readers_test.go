@@ -97,8 +97,17 @@ func exportBoth(t *testing.T, name string, m *export.Model, s sample, warmup *ex
 			t.Fatalf("%s: %v", name, err)
 		}
 		wrote := int64(0)
-		if err := format.Write(t.Context(), m, export.Target{FS: fsx.Local{}, Dir: to, Progress: func(n int64) { wrote += n }, Warmup: warmup}); err != nil {
+		if err := format.Write(t.Context(), m, export.Target{FS: fsx.Local{}, Dir: to, Progress: func(n int64) { wrote += n }}); err != nil {
 			t.Fatalf("%s: %v", name, err)
+		}
+		if warmup != nil && to == c.SavedModel {
+			b, err := m.WarmupOf(warmup, true)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(to, filepath.FromSlash(export.WarmupName)), b, 0o600)
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
 		}
 		for _, tbl := range m.Tables {
 			wrote -= tbl.Rows

@@ -78,12 +78,7 @@ func (Format) Write(ctx context.Context, m *export.Model, to export.Target) erro
 	if err != nil {
 		return fmt.Errorf("savedmodel: %w", err)
 	}
-	var warmup []byte
-	if to.Warmup != nil {
-		warmup, err = m.WarmupOf(to.Warmup, true)
-	} else {
-		warmup, err = m.Warmup(p.some)
-	}
+	warmup, err := m.Warmup(p.some)
 	if err != nil {
 		return fmt.Errorf("savedmodel: %w", err)
 	}

@@ -195,7 +195,7 @@ func TestComponentsStandInOnePlace(t *testing.T) {
 			for _, spec := range f.Imports {
 				imp, _ := strconv.Unquote(spec.Path.Value)
 				switch to := strings.TrimPrefix(imp, mod); {
-				case to == "sources/epochsource", to == "sinks/gradsink", to == "sinks/metricsink", to == "sources/snapshotsource": // around any source; of any job; of what a job has learnt
+				case to == "sources/epochsource", to == "sinks/gradsink", to == "sinks/metricsink", to == "sources/snapshotsource", to == "sources/memsource": // around any source; of any job; of what a job has learnt; of what a program says itself
 				case within(to, "sources"), within(to, "sinks"):
 					t.Errorf("%s imports %s; only job/components may", path, to)
 				}

@@ -29,14 +29,14 @@ import (
 const formatNative = "native"
 
 // wholeFormats write all of a model, one after the other.
-func (o *ExportModelOptions) wholeFormats() []export.Format {
-	return []export.Format{savedmodel.Format{}, onnx.Format{RowNumbers: o.RowNumbers}, safetensors.Format{}}
+func wholeFormats(rowNumbers bool) []export.Format {
+	return []export.Format{savedmodel.Format{}, onnx.Format{RowNumbers: rowNumbers}, safetensors.Format{}}
 }
 
-// wholeFormat is the one that is asked for, or nil.
-func (o *ExportModelOptions) wholeFormat() export.Format {
-	for _, f := range o.wholeFormats() {
-		if f.Name() == o.Format {
+// wholeFormat is the one of a name, or nil.
+func wholeFormat(name string, rowNumbers bool) export.Format {
+	for _, f := range wholeFormats(rowNumbers) {
+		if f.Name() == name {
 			return f
 		}
 	}
@@ -58,7 +58,7 @@ func ExportFormats() []string { return exportFormats(components.All()) }
 
 func exportFormats(set component.Set) []string {
 	names := []string{formatNative}
-	for _, f := range (&ExportModelOptions{}).wholeFormats() {
+	for _, f := range wholeFormats(false) {
 		names = append(names, f.Name())
 	}
 	return append(names, rowFormats(set)...)
@@ -133,8 +133,8 @@ const exportFile = stored.ExportFile
 // exportLock is held by who writes to a folder of exports.
 const exportLock = ".lock"
 
-// rowsRecipe is what a graph of rows can be built from again, and what exportFile has but for the places.
-type rowsRecipe struct {
+// exportRecipe is what the graph of an export, or of one table's rows, can be built from again, and what exportFile has but for the places.
+type exportRecipe struct {
 	Snapshot     string    `json:"snapshot,omitempty"`
 	Dir          string    `json:"dir,omitempty"`
 	Table        string    `json:"table,omitempty"`
@@ -153,9 +153,9 @@ type rowsRecipe struct {
 	Warmup       string    `json:"warmup,omitempty"`
 }
 
-// ExportModel writes the model of a snapshot, or its rows, to a folder that other programs read. The folder has its name once all is there and durable. Rows are written
-// table after table, in formats of rows and the native one by a batch graph whose splits are parts of what the shards wrote; there a run that was killed, or drained, is continued by
-// the next with the same options, and others begin again.
+// ExportModel writes the model of a snapshot, or its rows, to a folder that other programs read. The folder has its name once all is there and durable. A batch graph
+// writes it. In formats of rows and the native one there is a graph for each table, whose splits are parts of what the shards wrote, and a run that was killed, or drained, is continued by
+// the next with the same options; others are one split, and begin again.
 //
 // Errors: [pipeline.ErrConfig] for options that cannot be, for what a format has no form for, and for a folder with something else; [snapshot.ErrCorrupt], which names file and
 // offset; [pipeline.ErrUnavailable].
@@ -174,10 +174,6 @@ func ExportModel(ctx context.Context, o ExportModelOptions) (_ *result.ExportedM
 	}
 	if o.Runner == spec.RunnerDataflow {
 		return nil, fault.Config("job: exports are not written on %s, which has no folder in common with this process for snapshot and files; take --runner=local", o.Runner)
-	}
-	if o.Runner != spec.RunnerLocal && o.wholeFormat() != nil {
-		return nil, fault.Config("job: a model as %s is written by this process alone, and the runner is %s: take --runner=local, or a format that a graph writes: %s", o.Format, o.Runner,
-			strings.Join(append([]string{formatNative}, rowFormats(o.Components)...), ", "))
 	}
 	if o.Runner != spec.RunnerLocal && (o.Runners[o.Runner] == nil || o.Recipes == nil) {
 		return nil, fault.Config("job: this program has no runner %s: it is one of ExportModelOptions.Runners, and ExportModelOptions.Recipes builds graphs again", o.Runner)
@@ -210,7 +206,7 @@ func ExportModel(ctx context.Context, o ExportModelOptions) (_ *result.ExportedM
 			return nil, err
 		}
 	}
-	if e.whole = o.wholeFormat(); e.whole != nil {
+	if e.whole = wholeFormat(o.Format, o.RowNumbers); e.whole != nil {
 		if err := e.whole.Check(e.model); err != nil {
 			return nil, fault.Config("job: the model cannot be written as %s: %w", o.Format, err)
 		}

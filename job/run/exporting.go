@@ -37,10 +37,10 @@ import (
 )
 
 // recipe checks the options against a snapshot.
-func (o *ExportModelOptions) recipe(info *snapshot.Info) (*rowsRecipe, error) {
+func (o *ExportModelOptions) recipe(info *snapshot.Info) (*exportRecipe, error) {
 	var faults []error
 	bad := func(text string, args ...any) { faults = append(faults, fault.Config("job: "+text, args...)) }
-	of := &rowsRecipe{Of: filepath.Base(info.Path), Job: info.Meta["job"], Created: info.Created, Digest: info.Digest, Format: o.Format, MinNorm: o.MinNorm, MinCount: o.MinCount, State: o.State, RowNumbers: o.RowNumbers}
+	of := &exportRecipe{Of: filepath.Base(info.Path), Job: info.Meta["job"], Created: info.Created, Digest: info.Digest, Format: o.Format, MinNorm: o.MinNorm, MinCount: o.MinCount, State: o.State, RowNumbers: o.RowNumbers}
 	if err := checkFormat(o.Components, o.Format); err != nil {
 		faults = append(faults, err)
 	} else if rows := rowFormats(o.Components); !slices.Contains(rows, o.Format) && (len(o.Slots) > 0 || !o.UpdatedAfter.IsZero() || o.MinNorm != 0 || o.MinCount != 0 || o.State) {
@@ -98,14 +98,15 @@ func (o *ExportModelOptions) recipe(info *snapshot.Info) (*rowsRecipe, error) {
 	return of, errors.Join(faults...)
 }
 
-// text is what exportFile has.
-func (of rowsRecipe) text() ([]byte, error) {
+// text is what exportFile has: all but the places.
+func (of exportRecipe) text() ([]byte, error) {
+	of.Snapshot, of.Dir = "", ""
 	b, err := json.MarshalIndent(of, "", "  ")
 	return append(b, '\n'), err
 }
 
 // claim makes a folder one of this export, or finds that it is one already.
-func (of rowsRecipe) claim(ctx context.Context, dir string) error {
+func (of exportRecipe) claim(ctx context.Context, dir string) error {
 	want, err := of.text()
 	if err != nil {
 		return fmt.Errorf("job: %w", err)
@@ -135,7 +136,7 @@ func cannotExport(err error) error {
 }
 
 // plan is the graph of one table. The rows of native exports are written while the snapshot's files are verified; no file is visible before.
-func (of rowsRecipe) plan(in fsx.FS, info *snapshot.Info, set component.Set) (*pipeline.Plan, *snapshotsource.Source, error) {
+func (of exportRecipe) plan(in fsx.FS, info *snapshot.Info, set component.Set) (*pipeline.Plan, *snapshotsource.Source, error) {
 	native := of.Format == formatNative
 	src, err := snapshotsource.New(info, snapshotsource.Options{FS: in, Table: of.Table, Slots: of.Slots, UpdatedAfter: of.UpdatedAfter, MinNorm: of.MinNorm, MinCount: of.MinCount, State: of.State, Whole: native, Ahead: native})
 	if err != nil {
@@ -152,7 +153,7 @@ func (of rowsRecipe) plan(in fsx.FS, info *snapshot.Info, set component.Set) (*p
 }
 
 // sink is that of one table, whose rows come from src.
-func (of rowsRecipe) sink(info *snapshot.Info, set component.Set, src *snapshotsource.Source) (pipeline.Sink[*pipeline.Batch], error) {
+func (of exportRecipe) sink(info *snapshot.Info, set component.Set, src *snapshotsource.Source) (pipeline.Sink[*pipeline.Batch], error) {
 	output := of.Of + " table " + of.Table
 	if of.Format == formatNative {
 		i := slices.IndexFunc(info.Tables, func(t snapshot.Table) bool { return t.Name == of.Table })
@@ -171,22 +172,23 @@ func (of rowsRecipe) sink(info *snapshot.Info, set component.Set, src *snapshots
 }
 
 // build builds the graph in a process that may be another one.
-func (of rowsRecipe) build(set component.Set) (*Rebuilt, error) {
+func (of exportRecipe) build(set component.Set) (*Rebuilt, error) {
+	if wholeFormat(of.Format, of.RowNumbers) != nil {
+		plan, err := of.wholePlan(func(ctx context.Context) (*export.Model, error) { return export.Open(ctx, of.Snapshot) }, nil)
+		return &Rebuilt{Plan: plan}, err
+	}
 	info, err := snapshot.ReadInfo(of.Snapshot)
 	if err != nil {
 		return nil, err
 	}
 	plan, _, err := of.plan(fsx.Local{}, info, set)
-	if err != nil {
-		return nil, err
-	}
-	return &Rebuilt{Plan: plan}, nil
+	return &Rebuilt{Plan: plan}, err
 }
 
 // exporting is an export that is being written.
 type exporting struct {
 	o     *ExportModelOptions
-	of    *rowsRecipe
+	of    *exportRecipe
 	in    fsx.FS // has the snapshot
 	info  *snapshot.Info
 	model *export.Model // nil: rows alone are written
@@ -282,9 +284,9 @@ func (e *exporting) amongOthers(ctx context.Context) error {
 	if err != nil {
 		return cannotExport(err)
 	}
-	var has rowsRecipe
+	var has exportRecipe
 	if json.Unmarshal(b, &has) != nil {
-		has = rowsRecipe{} // nobody can say of what it is
+		has = exportRecipe{} // nobody can say of what it is
 	}
 	if has.Job != "" && e.of.Job != "" && has.Job != e.of.Job && !e.o.OtherJob {
 		return fault.Config("job: %s is an export of job %q, and %s one of job %q: a server of the folder serves the highest number, whichever job it is of; name another folder for this job, or say --other-job if it is the same model by another name",
@@ -332,14 +334,17 @@ func (e *exporting) enter(ctx context.Context, name string) (already bool, err e
 }
 
 // write writes the export, gives it its name, and brings it to its store.
-func (e *exporting) write(ctx context.Context, r *result.ExportedModel, name string) error {
-	target, dir := filepath.Join(e.root, name), filepath.Join(e.root, partialName(name))
+func (e *exporting) write(ctx context.Context, r *result.ExportedModel, name string) (err error) {
+	target, partial := filepath.Join(e.root, name), filepath.Join(e.root, partialName(name))
+	dir := partial
 	_, gone := os.Stat(target)
 	there := gone == nil
 	if there {
 		dir = target
 	} else if e.whole != nil {
-		if err := os.RemoveAll(dir); err != nil { // of one that was killed
+		dir = filepath.Join(partial, rand.Text()) // an executor of a run that was killed may write still
+		defer func() { err = errors.Join(err, cannotExport(os.RemoveAll(partial))) }()
+		if err := errors.Join(os.RemoveAll(partial), os.MkdirAll(partial, 0o755)); err != nil {
 			return cannotExport(err)
 		}
 	}
@@ -353,7 +358,9 @@ func (e *exporting) write(ctx context.Context, r *result.ExportedModel, name str
 		return err
 	}
 	if r.Drained {
-		r.Dir = dir
+		if r.Dir = partial; there {
+			r.Dir = target
+		}
 		return nil
 	}
 	for i := range r.Tables {
@@ -395,39 +402,6 @@ func (e *exporting) writeRows(ctx context.Context, r *result.ExportedModel, dir 
 		return cannotExport(err)
 	}
 	return cannotExport(native.Complete(ctx, fsx.Local{}, dir, e.model))
-}
-
-// writeWhole writes all that the model has.
-func (e *exporting) writeWhole(ctx context.Context, r *result.ExportedModel, dir string, there bool) error {
-	for _, t := range e.info.Tables {
-		table := result.TableRows{Name: t.Name, Dir: dir, Rows: t.Rows, Of: t.Rows}
-		if there {
-			table.Earlier = t.Rows
-		}
-		r.Rows += t.Rows
-		r.Tables = append(r.Tables, table)
-	}
-	if there {
-		return e.of.claim(ctx, dir)
-	}
-	within, end := untilDrained(ctx, e.o.Drain)
-	defer end()
-	err := e.whole.Write(within, e.model, export.Target{FS: fsx.Local{}, Dir: dir, Progress: func(n int64) { e.read.Add(n) }, Warmup: e.warmup})
-	if err == nil {
-		var text []byte
-		if text, err = e.of.text(); err == nil {
-			err = fsx.WriteFile(ctx, fsx.Local{}, filepath.Join(dir, exportFile), text)
-		}
-	}
-	if err == nil {
-		return nil
-	}
-	err = errors.Join(err, os.RemoveAll(dir))
-	if wasDrained(ctx, within) {
-		r.Drained, r.Rows, r.Tables = true, 0, nil
-		return nil
-	}
-	return cannotExport(err)
 }
 
 // published are the numbers of the exports in the folder, the newest first. It ends removals that were cut short.
@@ -499,7 +473,7 @@ func (e *exporting) list(ctx context.Context, ids []uint64) error {
 const exportRemoved = ".removed"
 
 // table writes the rows of one table.
-func (e *exporting) table(ctx context.Context, of rowsRecipe) (pipeline.RunStats, error) {
+func (e *exporting) table(ctx context.Context, of exportRecipe) (pipeline.RunStats, error) {
 	o := e.o
 	plan, src, err := of.plan(e.in, e.info, o.Components)
 	if err != nil {
@@ -508,22 +482,30 @@ func (e *exporting) table(ctx context.Context, of rowsRecipe) (pipeline.RunStats
 	env := func(worker int) *pipeline.Env {
 		return &pipeline.Env{Worker: worker, Logger: o.Logger, Hooks: pipeline.NewHooks(e)}
 	}
-	opts := pipeline.RunOptions{Workers: o.Workers, Env: env, Drain: o.Drain}
+	opts := pipeline.RunOptions{Workers: o.Workers, Drain: o.Drain}
+	stats, err := e.submit(ctx, of, &Rebuilt{Plan: plan, Env: env}, opts)
+	if err != nil && ctx.Err() == nil && o.Runner == spec.RunnerLocal {
+		err = cmp.Or(src.SettleAll(ctx), err) // rows of a damaged file may be refused by who writes them
+	}
+	return stats, err
+}
+
+// submit runs a graph where the export is to be written.
+func (e *exporting) submit(ctx context.Context, of exportRecipe, built *Rebuilt, opts pipeline.RunOptions) (pipeline.RunStats, error) {
+	o := e.o
+	opts.Env = built.Env
 	if o.Runner == spec.RunnerLocal {
-		stats, err := local.Run(ctx, plan, opts)
-		if err != nil && ctx.Err() == nil {
-			err = cmp.Or(src.SettleAll(ctx), err) // rows of a damaged file may be refused by who writes them
-		}
+		stats, err := local.Run(ctx, built.Plan, opts)
 		return pipeline.Sum(stats...), err
 	}
-	config, done, err := o.Recipes.add(recipe{Run: rand.Text(), Rows: &of}, func() (*Rebuilt, error) { return &Rebuilt{Plan: plan, Env: env}, nil })
+	config, done, err := o.Recipes.add(recipe{Run: rand.Text(), Export: &of}, func() (*Rebuilt, error) { return built, nil })
 	if err != nil {
 		return pipeline.RunStats{}, err
 	}
 	defer done()
-	s := Submission{Recipe: config, Plan: plan, Options: opts, Beam: o.Beam, Notice: func(format string, args ...any) { o.Notice(fmt.Sprintf(format, args...)) }}
+	s := Submission{Recipe: config, Plan: built.Plan, Options: opts, Beam: o.Beam, Notice: func(format string, args ...any) { o.Notice(fmt.Sprintf(format, args...)) }}
 	if s.Beam.JobName == "" {
-		s.Beam.JobName = "rows-" + of.Of
+		s.Beam.JobName = cmp.Or(of.Table, of.Format) + "-" + of.Of
 	}
 	return o.Runners[o.Runner](ctx, s)
 }

@@ -60,12 +60,12 @@ func (o *ExportModelOptions) readWarmup(ctx context.Context, m *export.Model, in
 	return &sink.examples, fmt.Sprintf("%d of %s", o.WarmupExamples, plan.Segments[0].Sources()[0].Source), nil
 }
 
-// writeWarmup writes the requests of a native export.
+// writeWarmup writes the requests of examples, in place of those that a format makes up.
 func (e *exporting) writeWarmup(ctx context.Context, dir string) error {
 	if e.warmup == nil {
 		return nil
 	}
-	b, err := e.model.WarmupOf(e.warmup, false)
+	b, err := e.model.WarmupOf(e.warmup, e.whole != nil)
 	if err == nil {
 		err = fsx.WriteFile(ctx, fsx.Local{}, filepath.Join(dir, filepath.FromSlash(export.WarmupName)), b)
 	}

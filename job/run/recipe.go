@@ -103,8 +103,8 @@ type recipe struct {
 	Eval *evalRecipe `json:"eval,omitempty"`
 	// Predict, if not nil, makes it a recipe of the graph of predictions.
 	Predict *predictRecipe `json:"predict,omitempty"`
-	// Rows, if not nil, makes it a recipe of a graph that writes rows of a snapshot.
-	Rows *rowsRecipe `json:"rows,omitempty"`
+	// Export, if not nil, makes it a recipe of a graph that writes a snapshot's model, or rows of it.
+	Export *exportRecipe `json:"export,omitempty"`
 }
 
 // add makes a run of this process known and returns its recipe; done resets it.
@@ -138,8 +138,8 @@ func (r *Recipes) Build(ctx context.Context, config []byte) (*Rebuilt, error) {
 	if here != nil {
 		return here()
 	}
-	if of.Rows != nil {
-		return of.Rows.build(components.Or(r.Components))
+	if of.Export != nil {
+		return of.Export.build(components.Or(r.Components))
 	}
 	return of.rebuild(ctx, components.Or(r.Components), r.Logger)
 }

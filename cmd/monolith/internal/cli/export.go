@@ -146,7 +146,7 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 	flags.Int64Var(&o.RowsPerFile, "rows-per-file", 1<<20, "about how many `rows` a file has at most")
 	flags.IntVar(&o.Workers, "workers", runtime.NumCPU(), "how `many` read and write side by side")
 	flags.Lookup("workers").DefValue = "one per CPU"
-	flags.StringVar(&o.Runner, "runner", "local", "`runner` of the graph: local, or one of Apache Beam's: prism, and with a job file flink, portable; of savedmodel, onnx and safetensors, which no graph writes, local")
+	flags.StringVar(&o.Runner, "runner", "local", "`runner` of the graph: local, or one of Apache Beam's: prism, and with a job file flink, portable")
 	cmd.AddCommand(a.exportVerifyCommand(out))
 	return cmd
 }
