@@ -8,7 +8,6 @@ import (
 	"hash/crc32"
 	"io"
 	"math/bits"
-	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -166,10 +165,18 @@ type encoder struct {
 	id, weights int // columns
 	size        int64
 	crc         uint32
-	ids         []int64
-	last        uint64
-	buf         []byte
+	rows        int64
+	// ids are those of the rows, perChunk in each but the last: one list that grows would be copied again and again, each time into memory that the system has to find first.
+	ids  [][]int64
+	last uint64
 }
+
+const (
+	// perChunk is how many ids lie side by side in memory.
+	perChunk = 1 << 16
+	// perPiece is how many numbers of the directory are written at a time.
+	perPiece = 1 << 14
+)
 
 func (e *encoder) put(b []byte) error {
 	e.crc = crc32.Update(e.crc, castagnoli, b)
@@ -179,48 +186,56 @@ func (e *encoder) put(b []byte) error {
 }
 
 // Size implements [filesink.Encoder].
-func (e *encoder) Size() int64 { return e.size + 8*int64(len(e.ids)) }
+func (e *encoder) Size() int64 { return e.size + 8*e.rows }
 
 // Write implements [filesink.Encoder].
 func (e *encoder) Write(b *pipeline.Batch) error {
 	rec := b.Record()
 	ids := rec.Column(e.id).(*array.Int64).Int64Values()
+	if e.rows+int64(len(ids)) > maxRows {
+		return fmt.Errorf("a slab has at most %d rows: %w", maxRows, pipeline.ErrSchema)
+	}
 	for _, id := range ids {
 		h := table.Hash(id)
-		if len(e.ids) > 0 && h <= e.last {
-			return fmt.Errorf("id %d is not behind id %d in the order of hashes, as rows of a snapshot are: %w", id, e.ids[len(e.ids)-1], pipeline.ErrSchema)
+		if e.rows > 0 && h <= e.last {
+			return fmt.Errorf("id %d is not behind id %d in the order of hashes, as rows of a snapshot are: %w", id, table.Unhash(e.last), pipeline.ErrSchema)
 		}
-		e.ids, e.last = append(e.ids, id), h
-	}
-	if len(e.ids) > maxRows {
-		return fmt.Errorf("a slab has at most %d rows: %w", maxRows, pipeline.ErrSchema)
+		e.keep(id)
+		e.last = h
 	}
 	list := rec.Column(e.weights).(*array.FixedSizeList)
 	from := list.Data().Offset() * e.dim
 	return e.put(arrow.Float32Traits.CastToBytes(list.ListValues().(*array.Float32).Float32Values()[from : from+e.dim*len(ids)]))
 }
 
+// keep appends an id.
+func (e *encoder) keep(id int64) {
+	at := int(e.rows / perChunk)
+	if at == len(e.ids) {
+		e.ids = append(e.ids, make([]int64, 0, perChunk))
+	}
+	e.ids[at] = append(e.ids[at], id)
+	e.rows++
+}
+
 // End implements [filesink.Encoder].
 func (e *encoder) End(metadata map[string]string) error {
-	f := footer{Table: e.table, Rows: int64(len(e.ids)), Dim: int64(e.dim), First: table.Hash(e.ids[0]), Last: e.last, Meta: metadata}
+	f := footer{Table: e.table, Rows: e.rows, Dim: int64(e.dim), First: table.Hash(e.ids[0][0]), Last: e.last, Meta: metadata}
 	wide := bits.Len64(uint64(f.Rows / perPart))
 	f.Parts = 1 << wide
 	f.Shift = uint8(min(max(0, bits.Len64(f.Last-f.First)-wide), 63))
 	if (f.Last-f.First)>>f.Shift >= uint64(f.Parts) { // one part of all hashes
 		f.Parts *= 2
 	}
-	e.buf = append(slices.Grow(e.buf[:0], int(f.end()-e.size)), make([]byte, f.idsAt()-e.size)...)
-	e.buf = append(e.buf, arrow.Int64Traits.CastToBytes(e.ids)...)
-	part := int64(0)
-	for i, id := range e.ids {
-		for ; part <= int64((table.Hash(id)-f.First)>>f.Shift); part++ {
-			e.buf = binary.LittleEndian.AppendUint32(e.buf, uint32(i))
+	if err := e.put(make([]byte, f.idsAt()-e.size)); err != nil {
+		return err
+	}
+	for _, ids := range e.ids {
+		if err := e.put(arrow.Int64Traits.CastToBytes(ids)); err != nil {
+			return err
 		}
 	}
-	for ; part <= f.Parts; part++ {
-		e.buf = binary.LittleEndian.AppendUint32(e.buf, uint32(f.Rows))
-	}
-	if err := e.put(e.buf); err != nil {
+	if err := e.directory(&f); err != nil {
 		return err
 	}
 	f.CRC32C = e.crc
@@ -231,4 +246,35 @@ func (e *encoder) End(metadata map[string]string) error {
 	end := binary.LittleEndian.AppendUint32(nil, uint32(len(text)))
 	end = append(binary.LittleEndian.AppendUint32(end, crc32.Checksum(text, castagnoli)), magic...)
 	return e.put(append(text, end...))
+}
+
+// directory writes, for each part of the hashes, the number of the first row in it or behind it, and at last how many rows there are.
+func (e *encoder) directory(f *footer) error {
+	piece := make([]uint32, 0, perPiece)
+	add := func(row int64) error {
+		piece = append(piece, uint32(row))
+		if len(piece) < perPiece {
+			return nil
+		}
+		err := e.put(arrow.Uint32Traits.CastToBytes(piece))
+		piece = piece[:0]
+		return err
+	}
+	part, row := int64(0), int64(0)
+	for _, ids := range e.ids {
+		for _, id := range ids {
+			for ; part <= int64((table.Hash(id)-f.First)>>f.Shift); part++ {
+				if err := add(row); err != nil {
+					return err
+				}
+			}
+			row++
+		}
+	}
+	for ; part <= f.Parts; part++ {
+		if err := add(row); err != nil {
+			return err
+		}
+	}
+	return e.put(arrow.Uint32Traits.CastToBytes(piece))
 }
