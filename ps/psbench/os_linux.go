@@ -1,6 +1,8 @@
 package psbench
 
 import (
+	"errors"
+	"os"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -23,4 +25,13 @@ func hugeFloats(n int) (f []float32, free func()) {
 	}
 	_ = unix.Madvise(b, unix.MADV_HUGEPAGE)
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), n), func() { _ = unix.Munmap(b) }
+}
+
+// openSynced opens a file whose writes are durable when they return, and pass the system's memory where the file system can.
+func openSynced(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_DIRECT|unix.O_DSYNC, 0)
+	if errors.Is(err, unix.EINVAL) {
+		return os.OpenFile(path, os.O_WRONLY|unix.O_DSYNC, 0)
+	}
+	return f, err
 }

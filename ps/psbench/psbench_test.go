@@ -42,12 +42,22 @@ func TestLog(t *testing.T) {
 	t.Parallel()
 	o := bench.Options{Rounds: 1, Each: time.Millisecond, Rows: 5000, Dir: t.TempDir()}
 	results, err := psbench.Log(t.Context(), o)
-	if err != nil || len(results) != 4 {
+	if err != nil || len(results) != 4*3 {
 		t.Fatalf("%d results, %v", len(results), err)
 	}
-	for _, r := range results {
-		if r.Ours <= 0 || r.Theirs["no log"] <= 0 || r.Theirs["wal without sync"] <= 0 || r.Ratio <= 0 || r.Control <= 0 {
-			t.Errorf("got %+v", r)
+	for i := 0; i < len(results); i += 3 {
+		push, piece, disk := results[i], results[i+1], results[i+2]
+		if push.Ours <= 0 || push.Theirs["no log"] <= 0 || push.Theirs["wal without sync"] <= 0 || push.Ratio <= 0 || push.Control <= 0 {
+			t.Errorf("got %+v", push)
+		}
+		// A push has 2,000 rows of a fid, a count and 16 numbers; eight workers may have one each in a piece, four shards a
+		// part each, and the commit before it one of its own.
+		one := 2000. * (8 + 4 + 4*16) / 1024
+		if piece.Unit != "KiB" || piece.Ours < one/16 || piece.Ours > 8*one+16 {
+			t.Errorf("got %+v", piece)
+		}
+		if disk.Unit != "MB/s" || disk.Ours <= 0 || disk.Theirs["disk"] <= 0 || disk.Ratio <= 0 || disk.Control <= 0 {
+			t.Errorf("got %+v", disk)
 		}
 	}
 	empty(t, o.Dir)

@@ -126,7 +126,8 @@ func (w *worker) next(ctx context.Context) error {
 
 // Log measures pushes to shards that keep write-ahead logs against the same without, rows per second: one worker that waits for
 // each push, and eight at a time that share what reaches the disk. Snapshots are taken in between, as in a job, and not measured: what is is a log that
-// has files to use again.
+// has files to use again. Of each case follow how many bytes became durable at a time, and how many the log makes durable a second beside a disk
+// that has nothing to do but to write as much at a time, one piece after the other.
 func Log(ctx context.Context, o bench.Options) ([]bench.Result, error) {
 	o = o.WithDefaults()
 	rows := o.Rows
@@ -136,31 +137,42 @@ func Log(ctx context.Context, o bench.Options) ([]bench.Result, error) {
 	var out []bench.Result
 	for _, shards := range []int{1, 4} {
 		for _, workers := range []int{1, 8} {
-			name := fmt.Sprintf("wal push, %d shards, %d workers", shards, workers)
-			if !o.Wants(name) {
+			of := fmt.Sprintf(", %d shards, %d workers", shards, workers)
+			if !o.Wants("wal push"+of) && !o.Wants("wal disk"+of) {
 				continue
 			}
-			r, err := compareLog(ctx, o, name, rows, shards, workers)
-			if err != nil {
+			results, err := compareLog(ctx, o, of, rows, shards, workers)
+			if out = append(out, results...); err != nil {
 				return out, err
 			}
-			out = append(out, r)
 		}
 	}
 	return out, nil
 }
 
-func compareLog(ctx context.Context, o bench.Options, name string, rows, shards, workers int) (_ bench.Result, err error) {
+func compareLog(ctx context.Context, o bench.Options, of string, rows, shards, workers int) (results []bench.Result, err error) {
 	var ends ends
 	defer func() { err = errors.Join(err, ends.close()) }()
 	dir, err := os.MkdirTemp(o.Dir, "monolith-bench-")
 	if err != nil {
-		return bench.Result{}, err
+		return nil, err
 	}
 	ends.add(func() error { return os.RemoveAll(dir) })
 	snapshotEvery := rows / 100 // pushes, by which the log has a few files
-	candidate := func(name, dir string, log *shard.LogOptions) (bench.Candidate, error) {
-		t, err := train(ctx, coordinator.Options{NumShards: shards, Log: log, Dir: dir, Keep: 1}, max(rows, 2*batch), workers, &ends)
+	candidate := func(name, dir string, log *shard.LogOptions) (_ bench.Candidate, wrote *groups, err error) {
+		options := coordinator.Options{NumShards: shards, Log: log, Dir: dir, Keep: 1, Layout: layout(dim)}
+		if log != nil {
+			all := make([]int, shards)
+			for i := range all {
+				all[i] = i
+			}
+			if options.Shared, err = options.OpenLog(all...); err != nil {
+				return bench.Candidate{}, nil, err
+			}
+			ends.add(options.Shared.Close)
+		}
+		wrote = &groups{}
+		t, err := train(ctx, options, max(rows, 2*batch), workers, &ends)
 		const each = 8
 		since := 0 // pushes since the last snapshot
 		run := func() error {
@@ -200,24 +212,75 @@ func compareLog(ctx context.Context, o bench.Options, name string, rows, shards,
 					return 0, 0, err
 				}
 			}
+			from := groupsOf(options.Shared)
 			begin := time.Now()
 			err := run()
-			return float64(each * batch * workers), time.Since(begin).Seconds(), err
-		}}, err
+			seconds := time.Since(begin).Seconds()
+			to := groupsOf(options.Shared)
+			*wrote = groups{bytes: to.bytes - from.bytes, count: to.count - from.count}
+			return float64(each * batch * workers), seconds, err
+		}}, wrote, err
 	}
-	ours, err := candidate("wal", dir+"/a", &shard.LogOptions{Dir: dir + "/a/wal"})
+	ours, wrote, err := candidate("wal", dir+"/a", &shard.LogOptions{Dir: dir + "/a/wal"})
 	if err != nil {
-		return bench.Result{}, err
+		return nil, err
 	}
-	unsynced, err := candidate("wal without sync", dir+"/b", &shard.LogOptions{Dir: dir + "/b/wal", NoSync: true})
+	unsynced, _, err := candidate("wal without sync", dir+"/b", &shard.LogOptions{Dir: dir + "/b/wal", NoSync: true})
 	if err != nil {
-		return bench.Result{}, err
+		return nil, err
 	}
-	none, err := candidate("no log", dir+"/c", nil)
+	none, _, err := candidate("no log", dir+"/c", nil)
 	if err != nil {
-		return bench.Result{}, err
+		return nil, err
 	}
-	return bench.Compare(ctx, o, name, "rows/s", bench.Wall, ours, none, unsynced)
+	if name := "wal push" + of; o.Wants(name) {
+		r, err := bench.Compare(ctx, o, name, "rows/s", bench.Wall, ours, none, unsynced)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, r)
+	}
+	if name := "wal disk" + of; o.Wants(name) {
+		r, err := besideDisk(ctx, o, of, dir, ours, wrote, &ends)
+		if err != nil {
+			return results, err
+		}
+		results = append(results, r...)
+	}
+	return results, nil
+}
+
+// groups are what became durable: how many bytes, in so many pieces.
+type groups struct{ bytes, count uint64 }
+
+// groupsOf are those of a log since it was opened; without a log there are none.
+func groupsOf(l *shard.Log) groups {
+	if l == nil {
+		return groups{}
+	}
+	s := l.Stats()
+	return groups{s.Written, s.Syncs}
+}
+
+// besideDisk compares the bytes that a log makes durable with what its disk allows. wrote is what the last run of ours has written.
+func besideDisk(ctx context.Context, o bench.Options, of, dir string, ours bench.Candidate, wrote *groups, ends *ends) ([]bench.Result, error) {
+	if _, _, err := ours.Timed(); err != nil {
+		return nil, err
+	}
+	size := float64(wrote.bytes) / float64(wrote.count)
+	disk, err := newDiskWriter(dir, int(size), ends)
+	if err != nil {
+		return nil, err
+	}
+	logged := bench.Candidate{Name: ours.Name, Timed: func() (float64, float64, error) {
+		_, seconds, err := ours.Timed()
+		return float64(wrote.bytes) / 1e6, seconds, err
+	}}
+	r, err := bench.Compare(ctx, o, "wal disk"+of, "MB/s", bench.Wall, logged, disk.candidate())
+	if err != nil {
+		return nil, err
+	}
+	return []bench.Result{{Name: "wal bytes at a time" + of, Unit: "KiB", Ours: size / 1024, Theirs: map[string]float64{}, Machine: r.Machine}, r}, nil
 }
 
 // Snapshot measures how much slower pushes of two workers are while a snapshot is written than before and after, and how long
