@@ -135,6 +135,8 @@ type Info struct {
 
 	// Path is the folder the snapshot lies in; it is not stored.
 	Path string `json:"-"`
+	// Manifest is how many bytes the manifest itself has, which is more than all rows where there are few of them and much worker state.
+	Manifest int64 `json:"-"`
 	// Took is how long writing took, when this process wrote it, and Stall the longest that a push waited for it.
 	Took  time.Duration `json:"-"`
 	Stall time.Duration `json:"-"`
@@ -157,9 +159,9 @@ func (i *Info) TotalRows(f FileInfo) int64 {
 	return f.Total
 }
 
-// Bytes is the size of all data files, without those of bases.
+// Bytes is the size of all files, the manifest too, without those of bases.
 func (i *Info) Bytes() int64 {
-	n := int64(0)
+	n := i.Manifest
 	for _, f := range i.Files {
 		n += f.Bytes
 	}
@@ -184,7 +186,7 @@ func tablesOf(l *param.Layout) []Table {
 	return out
 }
 
-// encode renders the manifest with its checksum, which it also sets.
+// encode renders the manifest with its checksum; it sets that, and Manifest.
 func (i *Info) encode() ([]byte, error) {
 	i.Checksum = ""
 	sum, err := i.sum()
@@ -199,6 +201,7 @@ func (i *Info) encode() ([]byte, error) {
 	if err := enc.Encode(i); err != nil {
 		return nil, fmt.Errorf("snapshot: manifest: %w", err)
 	}
+	i.Manifest = int64(b.Len())
 	return b.Bytes(), nil
 }
 
@@ -246,6 +249,7 @@ func decodeManifest(b []byte) (*Info, error) {
 	if err := info.check(); err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", ManifestName, ErrCorrupt, err)
 	}
+	info.Manifest = int64(len(b))
 	return info, nil
 }
 

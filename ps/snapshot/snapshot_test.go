@@ -118,6 +118,23 @@ func write(tb testing.TB, dir string, id uint64, rows *table.Rows, shards int) *
 	return info
 }
 
+// sizeOf is how many bytes the files of a folder have.
+func sizeOf(tb testing.TB, dir string) (n int64) {
+	tb.Helper()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, f := range files {
+		i, err := f.Info()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		n += i.Size()
+	}
+	return n
+}
+
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	digests := map[string]bool{}
@@ -129,6 +146,9 @@ func TestRoundTrip(t *testing.T) {
 			digests[info.Digest] = true
 			if filepath.Base(info.Path) != "snap-00000012" || info.Rows() != int64(n) {
 				t.Errorf("%s has %d rows, want %d", info.Path, info.Rows(), n)
+			}
+			if size := sizeOf(t, info.Path); info.Bytes() != size {
+				t.Errorf("%s has %d bytes, its files %d", info.Path, info.Bytes(), size)
 			}
 			s, err := snapshot.Open(t.Context(), info.Path)
 			if err != nil {

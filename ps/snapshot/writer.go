@@ -105,6 +105,7 @@ func (w *Writer) Commit() (*Info, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.need = max(w.need, w.wrote+w.info.Manifest)
 	if err := put(w.fs, filepath.Join(w.path, ManifestName), b); err != nil {
 		return nil, w.fail(err)
 	}
