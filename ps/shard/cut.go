@@ -252,6 +252,9 @@ func (n *Node) EndCut(_ context.Context, id, durable uint64) (time.Duration, err
 	if closed {
 		return 0, ps.ErrClosed
 	}
+	if taken != nil && durable == 0 {
+		n.log.giveBack() // the snapshot failed, maybe for want of space on the same disk
+	}
 	return time.Duration(n.stall.Swap(0)), n.log.trim(durable)
 }
 

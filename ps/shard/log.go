@@ -326,6 +326,13 @@ func (n *Node) begin(ctx context.Context, d *logDecoder, base uint64, numShards 
 	return n.read(ctx, d.shard, snapshot.Path(n.opts.Dir, base))
 }
 
+// giveBack leaves to others what the log keeps of the disk for later.
+func (l *nodeLog) giveBack() {
+	if l != nil {
+		l.in.log.GiveBack()
+	}
+}
+
 // drop throws the log of a shard away that was removed.
 func (l *nodeLog) drop() error {
 	if l == nil {

@@ -70,8 +70,10 @@ type Log struct {
 		// segs are the segments of the log in order.
 		segs []segment
 		// used are files that were segments, to be segments again.
-		used   []usedFile
-		shards map[uint32]*ShardLog
+		used []usedFile
+		// giveBack asks the writer to remove these, and the one that it makes.
+		giveBack bool
+		shards   map[uint32]*ShardLog
 		// What waits for the writer: buf are small records, large the others, of so many bytes, and where they come among them. The
 		// spare ones are what it writes or has written.
 		buf, spare        []byte

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/ps/wal"
@@ -88,6 +89,64 @@ func TestSegmentsAreUsedAgain(t *testing.T) {
 	if err := p.log.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestFilesForLaterAreGivenBack: a file for the next segment that the disk has no room for is not left there in part, and one that is there goes when others
+// want the space, for as long as the segment lasts.
+func TestFilesForLaterAreGivenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newProcess(newDisk(), 1)
+		if err := p.open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		kept := func(what string, want int) {
+			t.Helper()
+			synctest.Wait() // the writer waits for records, and no file is being made
+			if got := p.d.temporary(); len(got) != want {
+				t.Fatalf("%s: %v are kept for later, want %d", what, got, want)
+			}
+		}
+		more := func() {
+			t.Helper()
+			l := p.shards[0].log
+			if _, err := l.Append(1, make([]byte, 100)); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		next := func() {
+			t.Helper()
+			for from := p.log.Stats().Segments; p.log.Stats().Segments == from; {
+				more()
+			}
+		}
+		p.d.room(850)
+		more()
+		kept("no room for a segment of 900", 0)
+		p.d.room(1 << 20)
+		next()
+		kept("room", 1)
+		p.log.GiveBack()
+		kept("given back", 0)
+		more()
+		kept("the same segment", 0)
+		next()
+		kept("the segment behind it", 1)
+		if err := p.log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		kept("closed", 0)
+	})
+}
+
+// room makes the disk full when files have so many bytes more.
+func (d *disk) room(n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fullAt = d.used() + n
 }
 
 // fill appends n records to each shard, each durable before the next.

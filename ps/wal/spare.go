@@ -35,14 +35,16 @@ var errStopped = errors.New("not needed any more")
 
 // prepare begins to make the file of the next segment when an eighth of this one is full, so that short logs have none.
 func (w *writer) prepare() {
-	if w.l.o.NoSync || w.next != nil || w.size < w.limit/8 || w.l.hasUsed() {
+	if w.l.o.NoSync || w.next != nil || w.gaveBack || w.size < w.limit/8 || w.l.hasUsed() {
 		return
 	}
 	s := &spare{path: filepath.Join(w.l.o.Dir, spareName), size: nextLimit(w.limit, w.l.o.SegmentBytes), made: make(chan struct{})}
 	w.next = s
 	go func() {
 		defer close(s.made)
-		s.err = w.l.fill(s)
+		if s.err = w.l.fill(s); s.err != nil {
+			_ = w.l.remove(s.path) // what there is of it may be all that a full disk lacks
+		}
 	}()
 }
 
@@ -86,7 +88,6 @@ func (w *writer) ready() (f usedFile, reused, ok bool) {
 			if s.err == nil {
 				return usedFile{s.path, s.size}, false, true
 			}
-			_ = w.l.remove(s.path) // as the next process would
 		default:
 			// It is not ready in time, and will be for the one after.
 		}
@@ -109,9 +110,11 @@ func (l *Log) hasUsed() bool {
 	return len(l.mu.used) > 0
 }
 
-// discard removes the files that are kept for later segments, and one that is being made, and reports whether there were any.
+// discard removes the files that are kept for later segments, and one that is being made, and reports whether there were any. No more are made for this
+// segment.
 func (w *writer) discard() (found bool) {
 	l := w.l
+	w.gaveBack = true
 	l.mu.Lock()
 	used := l.mu.used
 	l.mu.used = nil
@@ -127,4 +130,12 @@ func (w *writer) discard() (found bool) {
 	_ = l.remove(w.next.path)
 	w.next = nil
 	return true
+}
+
+// GiveBack removes, soon, what the log keeps for later segments, for others that lack the space: 64 MiB and more.
+func (l *Log) GiveBack() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.giveBack = true
+	l.work.Signal()
 }

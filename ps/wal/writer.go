@@ -34,8 +34,9 @@ type writer struct {
 	// last is the lsn up to which everything was written, synced that up to which it is durable.
 	last, synced uint64
 	dirty        bool
-	// next is the file of the next segment while it is made, or nil.
-	next *spare
+	// next is the file of the next segment while it is made, or nil. None is made any more for a segment in which the disk was full.
+	next     *spare
+	gaveBack bool
 }
 
 // group is what the writer takes at once.
@@ -99,11 +100,18 @@ func (w *writer) take() (g group, ok bool) {
 	l := w.l
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.mu.next-1 == w.last {
-		if l.mu.state != running {
+	for l.mu.giveBack || l.mu.next-1 == w.last {
+		switch {
+		case l.mu.giveBack:
+			l.mu.giveBack = false
+			l.mu.Unlock()
+			w.discard()
+			l.mu.Lock()
+		case l.mu.state != running:
 			return group{}, false
+		default:
+			l.work.Wait()
 		}
-		l.work.Wait()
 	}
 	// A push goes to all shards at the same time: those that can run append theirs before the first is synced.
 	l.mu.Unlock()
@@ -205,7 +213,7 @@ func (w *writer) begin(first uint64) error {
 	if err := w.make(path, h.encode(), from.path, filled); err != nil {
 		return err
 	}
-	w.path, w.seq, w.salt, w.size = path, h.seq, h.salt, int64(h.len())
+	w.path, w.seq, w.salt, w.size, w.gaveBack = path, h.seq, h.salt, int64(h.len()), false
 	w.limit = nextLimit(w.limit, l.o.SegmentBytes)
 	if reused {
 		w.limit = min(from.room, l.o.SegmentBytes)
