@@ -59,7 +59,7 @@ type index struct {
 
 func newIndex() index {
 	s := &segment{lines: newLines(minLines)}
-	x := index{populate: &populator{}, dir: []*segment{s}, lines: make([]uint64, 1), segs: 1, bytes: minLines * 64}
+	x := index{populate: newPopulator(), dir: []*segment{s}, lines: make([]uint64, 1), segs: 1, bytes: minLines * 64}
 	x.place(s)
 	return x
 }

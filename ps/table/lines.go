@@ -16,6 +16,7 @@ type lineStore struct {
 	free      [][]line
 	maps      [][]byte
 	mapped    int
+	given     int // bytes of mappings, ever
 }
 
 // region is a mapping that is being given out.
@@ -48,16 +49,20 @@ func (s *lineStore) get(n int, p *populator) []line {
 	}
 	l := unsafe.Slice((*line)(unsafe.Pointer(unsafe.SliceData(s.now.b[s.now.at:]))), n)
 	s.now.at += size
+	s.given += size
 	s.warm(p)
 	return l
 }
+
+// ahead is how many bytes of lines are made ready before they are needed.
+func (s *lineStore) ahead() int { return min(max(s.mapped/4, populateBytes), aheadBytes) }
 
 // warm has the lines populated that will be needed next.
 func (s *lineStore) warm(p *populator) {
 	if s.mapped < populateBytes {
 		return
 	}
-	ahead := min(max(s.mapped/8, populateBytes), aheadBytes)
+	ahead := s.ahead()
 	s.now.warm = p.extend(s.now.b, s.now.warm, s.now.at+ahead)
 	left := len(s.now.b) - s.now.at
 	if left >= ahead {

@@ -262,13 +262,19 @@ func (t *Mem) Apply(u Update) {
 		t.applyPortable(&u)
 	}
 	t.prepare()
+	t.wait()
+}
+
+// ahead is for how many rows more than there are numbers memory is made ready.
+func (t *Mem) ahead() int {
+	row := t.rowCost()
+	return int(min(row*int64(t.numbers.high)/4, aheadBytes) / row)
 }
 
 // prepare has memory made ready for the rows that come next. A table that cannot have it works without.
 func (t *Mem) prepare() {
-	row, high := t.rowCost(), t.numbers.high
-	ahead := int(min(row*int64(high)/4, aheadBytes) / row)
-	if row*int64(high) < hugePageBytes || t.slabs.warmed >= high+ahead/2 || t.numbers.listed+t.numbers.bare >= ahead {
+	row, high, ahead := t.rowCost(), t.numbers.high, t.ahead()
+	if row*int64(high) < hugePageBytes || t.slabs.warmed >= high+ahead*7/8 || t.numbers.listed+t.numbers.bare >= ahead {
 		return
 	}
 	if n := t.numbers.resident() + ahead - t.paid; n > 0 && t.mem.take(row*int64(n)) == nil {
@@ -278,6 +284,12 @@ func (t *Mem) prepare() {
 	if t.slabs.grow(n) == nil {
 		t.slabs.warmTo(n, t.index.populate)
 	}
+}
+
+// wait lets an update that has made rows wait where the goroutines that populate are behind.
+func (t *Mem) wait() {
+	row := int(t.rowCost()) - indexRowBytes
+	t.index.populate.wait(row*t.numbers.high+t.index.store.given, min(row*t.ahead(), t.index.store.ahead()))
 }
 
 func (t *Mem) applyPortable(u *Update) {

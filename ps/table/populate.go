@@ -1,25 +1,43 @@
 package table
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 const (
 	// aheadBytes is how much memory is populated ahead of growth, at most.
 	aheadBytes = 32 << 20
 	// populateBytes is how much of it at once: a huge page.
 	populateBytes = 2 << 20
+	// populators is how many goroutines do it at most: rows are made faster than the system gives pages.
+	populators = 2
+	// leastPage is what a page takes at least.
+	leastPage = 100 * time.Microsecond
+	// shortestWait and longestWait bound what growth waits at once.
+	shortestWait, longestWait = 100 * time.Microsecond, time.Millisecond
 )
 
 // populator makes the system give pages to mappings before they are touched: the first touch of a huge page takes as long as
-// thousands of lookups, more on a virtual machine. One goroutine does it while there is something
-// to do; close ends it.
+// thousands of lookups, more on a virtual machine. Goroutines do it while there is something to do; close ends them. Where they are
+// slower than growth, that waits a little after each update ([populator.wait]), in place of the time of whole pages now and then.
 type populator struct {
 	mu struct {
 		sync.Mutex
 		queue   [][]byte
-		running bool
+		running int
 		closed  bool
+		// pending is how many bytes were asked for and are not populated yet, perPage what one took of late for each page.
+		pending int
+		perPage time.Duration
 	}
 	done sync.WaitGroup
+	// populate is [populateMemory], sleep [time.Sleep], but for tests.
+	populate func([]byte)
+	sleep    func(time.Duration)
+	// used is how many bytes there were when growth waited last, and owed what it has not waited for yet.
+	used int
+	owed time.Duration
 }
 
 // extend has b populated up to the end of the huge page of a place, where it is up to from, and returns up to where it is then. Rounding
@@ -31,30 +49,48 @@ func (p *populator) extend(b []byte, from, to int) int {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.mu.closed {
+		return from
+	}
 	p.mu.queue = append(p.mu.queue, b[from:to])
-	if !p.mu.running && !p.mu.closed {
-		p.mu.running = true
+	p.mu.pending += to - from
+	for p.mu.running < min(populators, (p.mu.pending+populateBytes-1)/populateBytes) {
+		p.mu.running++
 		p.done.Go(p.run)
 	}
 	return to
 }
 
+func newPopulator() *populator {
+	p := &populator{populate: populateMemory, sleep: time.Sleep}
+	p.mu.perPage = leastPage
+	return p
+}
+
 func (p *populator) run() {
+	var did int
+	var took time.Duration
 	for {
-		b := p.take()
+		b := p.take(did, took)
 		if b == nil {
 			return
 		}
-		populateMemory(b)
+		begin := time.Now()
+		p.populate(b)
+		did, took = len(b), time.Since(begin)
 	}
 }
 
-// take returns the next page to populate; nil ends the goroutine.
-func (p *populator) take() []byte {
+// take returns the next page to populate, when one that took so long is done; nil ends the goroutine.
+func (p *populator) take(did int, took time.Duration) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.mu.pending -= did
+	if did == populateBytes {
+		p.mu.perPage = max(p.mu.perPage+(took/time.Duration(p.mu.running)-p.mu.perPage)/4, leastPage)
+	}
 	if p.mu.closed || len(p.mu.queue) == 0 {
-		p.mu.running = false
+		p.mu.running--
 		return nil
 	}
 	b := p.mu.queue[0]
@@ -65,6 +101,45 @@ func (p *populator) take() []byte {
 		p.mu.queue[0] = b[n:]
 	}
 	return b[:n]
+}
+
+// wait lets growth, which has used so many bytes in all, wait for the goroutines where they are behind. Memory is asked for in the order
+// in which it is needed, and at least ahead bytes of rows and of lines lie between what is used and what was asked for last: while fewer are pending, no page
+// that is touched is among them.
+func (p *populator) wait(used, ahead int) {
+	n := used - p.used
+	p.used = used
+	if n <= 0 {
+		return
+	}
+	p.mu.Lock()
+	pending, perPage := p.mu.pending, p.mu.perPage
+	p.mu.Unlock()
+	d := delay(n, pending, ahead, perPage)
+	if d == 0 {
+		p.owed = 0
+		return
+	}
+	if p.owed += d; p.owed >= shortestWait {
+		d = min(p.owed, longestWait)
+		p.owed -= d
+		p.sleep(d)
+	}
+}
+
+// delay is how long growth by n bytes waits while so many are pending: not at all below a quarter of those ahead, as long as they take to be
+// populated at a half, and without bound towards three quarters.
+func delay(n, pending, ahead int, perPage time.Duration) time.Duration {
+	const most = 64
+	over, room := pending-ahead/4, ahead*3/4-pending
+	if over <= 0 {
+		return 0
+	}
+	times := float64(most)
+	if room > 0 {
+		times = min(most, float64(over)/float64(room))
+	}
+	return time.Duration(times * float64(n) / populateBytes * float64(perPage))
 }
 
 // close ends it before mappings go away.

@@ -1,0 +1,127 @@
+package table
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/monolith-go/monolith/model/optim"
+	"github.com/monolith-go/monolith/model/param"
+)
+
+// TestDelayKeepsGrowthBehind: whatever growth and the system's pages take, growth that waits as long as it is told to uses no page that is not there, and waits
+// for nothing where pages come faster than it uses them. The clock is that of the test, in which pages come one after the other.
+func TestDelayKeepsGrowthBehind(t *testing.T) {
+	t.Parallel()
+	const piece = 10 << 10 // of an update
+	for _, ahead := range []int{4 * populateBytes, aheadBytes} {
+		for _, page := range []time.Duration{leastPage, time.Millisecond, 5 * time.Millisecond, 50 * time.Millisecond} {
+			for _, work := range []time.Duration{time.Microsecond, 20 * time.Microsecond, time.Millisecond} {
+				t.Run(fmt.Sprintf("ahead=%dMiB/page=%v/update=%v", ahead>>20, page, work), func(t *testing.T) {
+					t.Parallel()
+					var now, free, waited time.Duration // free: when the page under way is there
+					used, asked, there, owed := 0, ahead, ahead, time.Duration(0)
+					for range 50_000 {
+						for there < asked && free <= now {
+							there += populateBytes
+							free += page
+						}
+						if there >= asked {
+							free = now + page
+						}
+						now += work
+						if used += piece; used > there {
+							t.Fatalf("at %v: %d bytes are used, %d are there", now, used, there)
+						}
+						for asked < used+ahead {
+							asked += populateBytes
+						}
+						d := delay(piece, asked-there, ahead, page)
+						if d == 0 {
+							owed = 0
+						} else if owed += d; owed >= shortestWait {
+							d = min(owed, longestWait)
+							now, waited, owed = now+d, waited+d, owed-d
+						}
+					}
+					if fast := populateBytes / piece * work; page < fast && waited > 0 {
+						t.Errorf("it waited for %v", waited)
+					}
+				})
+			}
+		}
+	}
+}
+
+// held is a system that gives pages once it is let.
+type held struct {
+	mu      sync.Mutex
+	let     chan struct{}
+	pages   int
+	running int
+	most    int // running at once
+}
+
+func (h *held) populate([]byte) {
+	h.mu.Lock()
+	h.running++
+	h.most = max(h.most, h.running)
+	h.mu.Unlock()
+	<-h.let
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.running--
+	h.pages++
+}
+
+// TestGrowthWaitsForPages: updates that make rows wait, a little each, while pages do not come, and others do not; once all are there nobody does.
+func TestGrowthWaitsForPages(t *testing.T) {
+	t.Parallel()
+	const dim, batch = 16, 64
+	tab := New(param.Table{Name: "t", Segments: []param.Segment{{Name: "v", Dim: dim, Init: param.Uniform(-.1, .1), Optimizer: optim.Adagrad{LR: .1}}}}, 1, nil)
+	defer tab.Close()
+	var waits []time.Duration
+	h := &held{let: make(chan struct{})}
+	p := tab.index.populate
+	p.populate, p.sleep = h.populate, func(d time.Duration) { waits = append(waits, d) }
+	u := Update{LR: 1, Keys: make([]int64, batch), Counts: make([]uint32, batch), Grads: make([]float32, batch*dim)}
+	next := 0
+	grow := func(updates int) {
+		for range updates {
+			for i := range u.Keys {
+				u.Keys[i] = int64(next)
+				next++
+			}
+			tab.Apply(u)
+		}
+	}
+	grow(200_000 / batch)
+	if len(waits) == 0 {
+		t.Fatalf("%d rows are there and none of the pages, and growth has not waited", next)
+	}
+	for _, d := range waits {
+		if d < shortestWait || d > longestWait {
+			t.Fatalf("growth waited for %v", d)
+		}
+	}
+	before := len(waits)
+	for range 1000 {
+		tab.Apply(u)
+	}
+	if n := len(waits) - before; n > 0 {
+		t.Errorf("updates that make no rows waited %d times", n)
+	}
+	close(h.let)
+	p.done.Wait()
+	waits = nil
+	// Of the memory that is ready by now a quarter is used without waiting, whenever the goroutines come to the next.
+	grow(max(1, min(tab.ahead(), tab.index.store.ahead()/(3*lineBytes/2))/8/batch))
+	if len(waits) > 0 {
+		t.Errorf("with all pages there growth waited: %v", waits)
+	}
+	p.done.Wait()
+	if h.pages == 0 || h.most > populators || p.mu.pending != 0 || p.mu.running != 0 {
+		t.Errorf("%d pages by %d goroutines at once; %d bytes are pending and %d goroutines run", h.pages, h.most, p.mu.pending, p.mu.running)
+	}
+}
