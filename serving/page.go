@@ -2,11 +2,15 @@ package serving
 
 import (
 	"bytes"
+	"crypto/sha256"
 	_ "embed"
+	"encoding/base64"
 	"encoding/json"
 	"html/template"
 	"net/http"
+	"strings"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/monolith-go/monolith/export/native"
@@ -39,6 +43,39 @@ type pageModel struct {
 
 // tried is a request that was made with the form.
 type tried struct{ Model, Verb, Body, Answer, Fault string }
+
+//go:embed token.html
+var tokenPage string
+
+// admittedPage asks the guard before the page. A browser, which has no way to send a token by itself, gets a page that asks for it and then sends it with what it loads and with the form, as a header. That page is
+// the same for all, and holds nothing of the server.
+func (s *Server) admittedPage(next http.HandlerFunc) http.HandlerFunc {
+	_, script, _ := strings.Cut(tokenPage, "<script>")
+	script, _, _ = strings.Cut(script, "</script>")
+	sum := sha256.Sum256([]byte(script))
+	policy := "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+	return func(w http.ResponseWriter, r *http.Request) {
+		switch err := s.admits(r); {
+		case err == nil:
+			next(w, r)
+		case status.Code(err) == codes.Unauthenticated && strings.Contains(r.Header.Get("Accept"), "text/html"):
+			asPage(w, policy)
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = w.Write([]byte(tokenPage)) // a client that has gone away needs no answer
+		default:
+			reply(w, err, nil)
+		}
+	}
+}
+
+// asPage says what an answer is, and what a browser may do for it.
+func asPage(w http.ResponseWriter, policy string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+}
 
 // page shows what is served.
 func (s *Server) page(w http.ResponseWriter, _ *http.Request) { s.writePage(w, nil) }
@@ -96,11 +133,7 @@ func (s *Server) writePage(w http.ResponseWriter, t *tried) {
 		reply(w, err, nil)
 		return
 	}
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-store")
+	asPage(w, "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
 	_, _ = w.Write(b.Bytes()) // a client that has gone away needs no answer
 }
 

@@ -31,7 +31,7 @@ import (
 //	POST /v1/models/NAME[/versions/N|/labels/L]:predict, :classify, :regress
 //	GET  /v1/models/NAME[/versions/N|/labels/L]           which versions there are
 //	GET  /v1/models/NAME[/versions/N|/labels/L]/metadata  signatures
-//	GET  /                                                a page for people: what is served, and a form to ask it
+//	GET  /                                                a page for people: what is served, and a form to ask it; where a token is wanted it asks for that first
 //	GET  /healthz                                         200 as long as each model has a version that serves, until Drain
 //
 // A body may be compressed (Content-Encoding: gzip). metrics, if not nil, is served under /metrics and /monitoring/prometheus/metrics. Errors are {"error": "..."} with a status of HTTP.
@@ -42,7 +42,7 @@ func (s *Server) Handler(metrics http.Handler) http.Handler {
 	mux.HandleFunc("/", s.admitted(func(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, fmt.Sprintf("%s %q: there is nothing; models are at /v1/models/NAME", r.Method, r.URL.Path))
 	}))
-	mux.HandleFunc("GET /{$}", s.admitted(s.page))
+	mux.HandleFunc("GET /{$}", s.admittedPage(s.page))
 	mux.Handle("POST /{$}", http.NewCrossOriginProtection().Handler(s.admitted(s.tryPage)))
 	if metrics != nil {
 		mux.Handle("GET /metrics", s.admitted(metrics.ServeHTTP))
@@ -70,19 +70,25 @@ func (s *Server) HTTP(metrics http.Handler) *http.Server {
 // admitted asks the guard before a handler.
 func (s *Server) admitted(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if s.o.Guard != nil {
-			token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-			var cert *x509.Certificate
-			if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-				cert = r.TLS.VerifiedChains[0][0]
-			}
-			if err := s.admit(s.o.Guard.Admit(token, cert)); err != nil {
-				reply(w, err, nil)
-				return
-			}
+		if err := s.admits(r); err != nil {
+			reply(w, err, nil)
+			return
 		}
 		next(w, r)
 	}
+}
+
+// admits decides whether the caller of a request may ask.
+func (s *Server) admits(r *http.Request) error {
+	if s.o.Guard == nil {
+		return nil
+	}
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	var cert *x509.Certificate
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		cert = r.TLS.VerifiedChains[0][0]
+	}
+	return s.admit(s.o.Guard.Admit(token, cert))
 }
 
 // httpCode is the status of HTTP for a code of gRPC.
