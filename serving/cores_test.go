@@ -12,10 +12,11 @@ func TestCores(t *testing.T) {
 		taken              bool
 	}{
 		{procs: 1, busy: 1, each: 1, taken: true},
-		{procs: 2, busy: 1, each: 2},
-		{procs: 2, busy: 2, each: 2, taken: true},
-		{procs: 2, limit: 1, busy: 1, each: 2, taken: true},
-		{procs: 2, limit: 8, busy: 1, each: 2},
+		{procs: 2, busy: 1, each: 1},
+		{procs: 2, limit: 1, busy: 1, each: 1, taken: true},
+		{procs: 2, limit: 8, busy: 1, each: 1},
+		{procs: 3, busy: 1, each: 3},
+		{procs: 3, busy: 2, each: 3, taken: true},
 		{procs: 8, busy: 1, each: 4},
 		{procs: 8, busy: 2, each: 4},
 		{procs: 8, busy: 3, each: 4, taken: true},
