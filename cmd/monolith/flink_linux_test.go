@@ -229,7 +229,7 @@ func flinkStream(t *testing.T, server *realflink.JobServer, path string, onFlink
 	f.reaches("after the job was cancelled and started again")
 	// It is cancelled at Flink, which ends the submitter.
 	server.CancelAll(t)
-	f.p.wait(submitter, time.Minute)
+	f.ends(submitter, 1)
 	if !strings.Contains(submitter.all(), "was stopped at its runner") {
 		t.Errorf("the submitter does not say that the job was stopped: %s", submitter.log())
 	}
@@ -352,11 +352,23 @@ func (f *flinkJob) killWorkers() {
 func (f *flinkJob) drain(submitter *process) {
 	f.t.Helper()
 	submitter.end(syscall.SIGINT)
-	if submitter.err != nil {
-		f.p.dump()
-		f.t.Fatalf("drained: %v", submitter.err)
-	}
+	f.ends(submitter, 130)
 	f.more()
+}
+
+// ends waits for a submitter that was ended before all was trained, which its exit code says unless it was.
+func (f *flinkJob) ends(submitter *process, code int) {
+	f.t.Helper()
+	select {
+	case <-submitter.done:
+	case <-time.After(time.Minute):
+		f.p.dump()
+		f.t.Fatal("the submitter did not end within a minute")
+	}
+	if got, ok := errors.AsType[*exec.ExitError](submitter.err); submitter.err != nil && (!ok || got.ExitCode() != code) {
+		f.p.dump()
+		f.t.Fatalf("the submitter: %v, want exit code %d", submitter.err, code)
+	}
 }
 
 // finish submits the job a last time, until it ends by itself, and checks what was trained.
@@ -454,7 +466,7 @@ func TestFlinkCluster(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f.p.wait(submitter, time.Minute)
+			f.ends(submitter, 1)
 			submitter = f.submit("submitter", "--set", "beam.savepoint="+savepoint)
 			f.more()
 			f.reaches("after the job was stopped with a savepoint and restored")
@@ -468,7 +480,7 @@ func TestFlinkCluster(t *testing.T) {
 				}
 			}
 			c.CancelAll(t)
-			f.p.wait(submitter, time.Minute)
+			f.ends(submitter, 1)
 			checkpoint, err := c.Retained(t.Context(), cancelled)
 			if err != nil {
 				t.Fatal(err)
