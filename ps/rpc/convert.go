@@ -95,12 +95,19 @@ func fromProbe(r *psv1.ProbeResponse) ps.Probe {
 	return p
 }
 
+// manifest is a snapshot's description as it is sent: with how large the file is that has it, which that itself does not say.
+type manifest struct {
+	ps.SnapshotInfo
+
+	ManifestBytes int64 `json:"manifest_bytes,omitempty"`
+}
+
 // toManifest renders a snapshot's description; nil stays empty.
 func toManifest(info *ps.SnapshotInfo) ([]byte, error) {
 	if info == nil {
 		return nil, nil
 	}
-	b, err := json.Marshal(info)
+	b, err := json.Marshal(manifest{*info, info.Manifest})
 	if err != nil {
 		return nil, fmt.Errorf("ps: manifest: %w", err)
 	}
@@ -111,12 +118,12 @@ func fromManifest(b []byte, path string) (*ps.SnapshotInfo, error) {
 	if len(b) == 0 {
 		return nil, nil
 	}
-	info := &ps.SnapshotInfo{}
-	if err := json.Unmarshal(b, info); err != nil {
+	m := &manifest{}
+	if err := json.Unmarshal(b, m); err != nil {
 		return nil, fmt.Errorf("ps: manifest: %w", err)
 	}
-	info.Path = path
-	return info, nil
+	m.Manifest, m.Path = m.ManifestBytes, path
+	return &m.SnapshotInfo, nil
 }
 
 func toReport(member uint64, r ps.Report) *psv1.ReportRequest {

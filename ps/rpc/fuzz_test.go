@@ -19,6 +19,7 @@ import (
 	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/pstest"
 	"github.com/monolith-go/monolith/ps/shard"
+	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
 // fuzzLayout has a table and nothing else.
@@ -166,6 +167,18 @@ func FuzzCoordinator(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestSnapshotIsAsLargeElsewhere: a snapshot has as many bytes to who asks for it as to who took it.
+func TestSnapshotIsAsLargeElsewhere(t *testing.T) {
+	t.Parallel()
+	b, err := toManifest(&ps.SnapshotInfo{Manifest: 1 << 20, Files: []snapshot.FileInfo{{Bytes: 100}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := fromManifest(b, "p"); err != nil || got.Bytes() != 1<<20+100 {
+		t.Errorf("%d bytes, %v", got.Bytes(), err)
+	}
 }
 
 // FuzzManifest reads what a coordinator says of a snapshot: an error, or something that reads the same when it is sent on.
