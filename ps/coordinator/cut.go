@@ -120,15 +120,18 @@ func (c *Cluster) onGiveUp(f context.CancelCauseFunc) {
 	c.mu.giveUp = f
 }
 
-// interrupt cancels a snapshot under way, because the shards need a state. It may be waiting for a worker that waits
-// for just that.
-func (c *Cluster) interrupt(why error) {
+// interrupt cancels a snapshot under way of the state of a generation, because the shards need another one. It may be waiting for a worker that waits
+// for just that. It reports whether the shards are of that generation still: a snapshot of another one is none of who has seen this.
+func (c *Cluster) interrupt(generation uint64, why error) bool {
 	c.mu.Lock()
-	f := c.mu.giveUp
-	c.mu.Unlock()
-	if f != nil {
-		f(why)
+	defer c.mu.Unlock()
+	if c.mu.generation != generation {
+		return false
 	}
+	if c.mu.giveUp != nil {
+		c.mu.giveUp(why)
+	}
+	return true
 }
 
 func (c *Cluster) snapshot(ctx context.Context, o ps.SnapshotOptions, patience time.Duration, h *held) (info *ps.SnapshotInfo, stall time.Duration, err error) {

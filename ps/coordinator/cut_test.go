@@ -107,6 +107,68 @@ func TestSnapshotLeavesHeirsAlone(t *testing.T) {
 	}
 }
 
+// TestSnapshotsAreGivenUpForTheirOwnState: the watch looks at shards while they are being given a state, or in one before, and would interrupt what it sees only when a snapshot of the
+// next state is under way, which waits for a worker. It is left alone. What is seen in its own state interrupts it, also when it was seen before the snapshot began.
+func TestSnapshotsAreGivenUpForTheirOwnState(t *testing.T) {
+	t.Parallel()
+	c := mustOpen(t, coordinator.Options{Layout: pstest.CountingLayout(), NumShards: 2, Dir: t.TempDir()})
+	w := mustClient(t, c, "x")
+	lost := errors.New("a shard has lost its state")
+	info, err := c.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := func() <-chan error {
+		if err := w.Push(t.Context(), pstest.CountingUpdate("x", 0, 4, []int64{1, 2, 3})); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Snapshot(t.Context(), ps.SnapshotOptions{})
+			done <- err
+		}()
+		until(t, "a snapshot is under way", c.UnderWay)
+		return done
+	}
+	done := begin()
+	for _, seen := range []uint64{0, info.Generation - 1} {
+		if ok, err := c.Interrupts(t.Context(), seen, lost); ok || err != nil {
+			t.Errorf("seen in generation %d, the shards are in %d: %v, %v", seen, info.Generation, ok, err)
+		}
+	}
+	until(t, "the snapshot", func() bool {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+			return true
+		default:
+			if err := w.Idle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return false
+		}
+	})
+
+	turn, release := make(chan error, 1), c.Hold()
+	go func() {
+		_, err := c.Interrupts(t.Context(), info.Generation, lost)
+		turn <- err
+	}()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	until(t, "who comes later is interrupted", func() bool { // it is asked for the turn all the time
+		c.OnGiveUp(cancel)
+		return ctx.Err() != nil
+	})
+	c.OnGiveUp(nil)
+	release()
+	if err := <-turn; err != nil || !errors.Is(context.Cause(ctx), lost) {
+		t.Errorf("%v, interrupted by: %v", err, context.Cause(ctx))
+	}
+}
+
 // TestSnapshotGivesUpForLostShard is about a shard that dies when it has taken its cut and another has not: the snapshot
 // waits for a worker, which cannot continue before the shard has a state again.
 func TestSnapshotGivesUpForLostShard(t *testing.T) {

@@ -10,6 +10,31 @@ import (
 // EnsureState restores the shards if they need that, as the watch does from time to time.
 func (c *Cluster) EnsureState() error { return c.ensureState() }
 
+// Interrupts does what the watch does that has seen, in the state of a generation, that the shards need another one, until it has the turn, which it gives back.
+func (c *Cluster) Interrupts(ctx context.Context, generation uint64, why error) (bool, error) {
+	ok, err := c.takeTurnFrom(ctx, generation, why)
+	if ok {
+		<-c.turn
+	}
+	return ok, err
+}
+
+// Hold takes the turn, as a snapshot does, and returns what gives it back.
+func (c *Cluster) Hold() (release func()) {
+	c.turn <- struct{}{}
+	return func() { <-c.turn }
+}
+
+// OnGiveUp says what interrupts a snapshot.
+func (c *Cluster) OnGiveUp(f context.CancelCauseFunc) { c.onGiveUp(f) }
+
+// UnderWay reports whether a snapshot is.
+func (c *Cluster) UnderWay() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.giveUp != nil
+}
+
 // HoldFor is how long a coordinator that was started again waits for claims.
 const HoldFor = holdFor
 

@@ -71,47 +71,62 @@ func (c *Cluster) watch() {
 
 // ensureState restores the shards if they need a state.
 func (c *Cluster) ensureState() error {
-	if agree, err := c.agree(); agree || err != nil {
-		return err
-	}
-	select {
-	case c.turn <- struct{}{}:
-	default:
-		// Somebody is at it already, or takes a snapshot, perhaps since a moment ago.
-		if agree, err := c.agree(); agree || err != nil {
+	for {
+		agree, generation, err := c.agree()
+		if agree || err != nil {
 			return err
 		}
-		c.interrupt(fmt.Errorf("ps: a shard has lost its state: %w", ps.ErrNotReady))
-		select {
-		case c.turn <- struct{}{}:
-		case <-c.run.Done():
-			return context.Cause(c.run)
+		mine, err := c.takeTurnFrom(c.run, generation, fmt.Errorf("ps: a shard has lost its state: %w", ps.ErrNotReady))
+		if err != nil {
+			return err
 		}
-	}
-	defer func() { <-c.turn }()
-	if agree, err := c.agree(); agree || err != nil { // who had the turn has given them one
+		if !mine {
+			continue
+		}
+		if agree, _, err = c.agree(); !agree && err == nil { // else who had the turn has given them one
+			err = c.assemble(c.run, false)
+		}
+		<-c.turn
 		return err
 	}
-	return c.assemble(c.run, false)
+}
+
+// takeTurnFrom is takeTurn for who has seen that the shards need a state, in the one of a generation (0: while they were being given one): a snapshot of that is interrupted, also one
+// that only begins. ok is false, and the turn another's, when they are of another generation meanwhile: what was seen is over, and a snapshot of theirs is left alone.
+func (c *Cluster) takeTurnFrom(ctx context.Context, generation uint64, why error) (ok bool, err error) {
+	t := time.NewTicker(watchEvery)
+	defer t.Stop()
+	for c.interrupt(generation, why) {
+		select {
+		case c.turn <- struct{}{}:
+			return true, nil
+		case <-t.C:
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		case <-c.run.Done():
+			return false, ps.ErrClosed
+		}
+	}
+	return false, nil
 }
 
 // agree reports whether all shards have the state of the cluster's generation, as far as that is known: while they are
-// being given one, the next check decides.
-func (c *Cluster) agree() (bool, error) {
+// being given one, the next check decides. What it says is of that generation.
+func (c *Cluster) agree() (agree bool, generation uint64, err error) {
 	before, peers := c.generation(), c.peers()
 	st, err := c.statuses(c.run)
 	if err != nil {
-		return false, err
+		return false, before, err
 	}
 	now := c.generation()
 	if before != now {
-		return true, nil
+		return true, now, nil
 	}
-	agree := same(st) && st[0].Generation == now
+	agree = same(st) && st[0].Generation == now
 	if agree && len(st) == len(peers) {
 		c.endLeft(peers, st)
 	}
-	return agree, nil
+	return agree, now, nil
 }
 
 // generation is that of the state the shards were given, 0 while they have none.
@@ -146,25 +161,12 @@ func (c *Cluster) statuses(ctx context.Context) ([]ps.NodeStatus, error) {
 // RollBack makes all shards go back to the newest snapshot, because a worker found that they do not fit together. A call
 // that comes after the shards have left the generation has no effect. Errors: those of restoring, [ps.ErrClosed].
 func (c *Cluster) RollBack(ctx context.Context, generation uint64, why string) error {
-	c.mu.Lock()
-	current := c.mu.generation
-	c.mu.Unlock()
-	if current != generation {
-		return nil
+	mine, err := c.takeTurnFrom(ctx, generation, fmt.Errorf("ps: the shards go back to the newest snapshot: %w", ps.ErrRolledBack))
+	if !mine {
+		return err
 	}
-	c.interrupt(fmt.Errorf("ps: the shards go back to the newest snapshot: %w", ps.ErrRolledBack))
-	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-c.run.Done():
-		return ps.ErrClosed
-	}
-	c.mu.Lock()
-	current = c.mu.generation
-	c.mu.Unlock()
-	if current != generation {
+	defer func() { <-c.turn }()
+	if c.generation() != generation {
 		return nil
 	}
 	c.opts.Logger.WarnContext(ctx, "going back to the newest snapshot", "reason", why)

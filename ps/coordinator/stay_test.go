@@ -79,14 +79,7 @@ func TestScaleLikeRestoring(t *testing.T) {
 					continue
 				}
 				trained(t, f, j, 5*r.IntN(3)) // sometimes nothing
-				var out ps.Scaled
-				var got ps.SnapshotInfo
-				var err error
-				// The watch may have looked at shards that were being given their state, and interrupt what comes next.
-				eventually(t, "the number of shards changes", func() bool {
-					out, err = f.cluster().Scale(t.Context(), f.addrs(to))
-					return !errors.Is(err, ps.ErrNotReady)
-				})
+				out, err := f.cluster().Scale(t.Context(), f.addrs(to))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -95,10 +88,7 @@ func TestScaleLikeRestoring(t *testing.T) {
 						t.Errorf("round %d, to %d shards: shard %d opened %d files of rows at the change", round, to, s, n)
 					}
 				}
-				eventually(t, "a snapshot is taken", func() bool {
-					got, err = f.cluster().Snapshot(t.Context(), ps.SnapshotOptions{})
-					return !errors.Is(err, ps.ErrNotReady)
-				})
+				got, err := f.cluster().Snapshot(t.Context(), ps.SnapshotOptions{})
 				if err != nil {
 					t.Fatal(err)
 				}
