@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -212,4 +214,47 @@ func TestFailedSnapshotLosesNoChanges(t *testing.T) {
 		t.Errorf("it adds to %v", info.Base)
 	}
 	h.check(info)
+}
+
+// busyFS is a file system in which somebody begins a file in a folder just before it is removed, some times.
+type busyFS struct {
+	fsx.FS
+	folder string
+	times  int
+}
+
+func (f *busyFS) Remove(ctx context.Context, name string) error {
+	if name == f.folder && f.times > 0 {
+		f.times--
+		if err := fsx.WriteFile(ctx, f.FS, filepath.Join(name, fmt.Sprintf("rows-%d.arrow", f.times)), []byte("x")); err != nil {
+			return err
+		}
+	}
+	return f.FS.Remove(ctx, name)
+}
+
+// TestFolderIsCleanedWhileShardsWrite: a shard that has not heard that its coordinator was killed writes its part of a snapshot on; the next coordinator begins all the same, and with the
+// snapshot before.
+func TestFolderIsCleanedWhileShardsWrite(t *testing.T) {
+	t.Parallel()
+	h := newChained(t, 5)
+	h.train(100)
+	first := h.take(ps.SnapshotOptions{})
+	if err := h.c.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	half := filepath.Join(h.o.Dir, "snap-00000002")
+	if err := fsx.WriteFile(t.Context(), fsx.Local{}, filepath.Join(half, "rows-9.arrow"), []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	store := &busyFS{FS: fsx.Local{}, folder: half, times: 5} // the first is before the folder is found to have files
+	h.o.FS = store
+	h.c = mustOpen(t, h.o)
+	if _, err := os.Stat(half); !errors.Is(err, fs.ErrNotExist) || store.times > 0 {
+		t.Errorf("%s: %v; %d times more were to be seen", half, err, store.times)
+	}
+	h.train(1)
+	if info := h.take(ps.SnapshotOptions{}); info.ID != first.ID+1 {
+		t.Errorf("the next snapshot is %d, the last one was %d", info.ID, first.ID)
+	}
 }

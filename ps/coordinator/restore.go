@@ -15,17 +15,25 @@ import (
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
+// cleanTries is how often a folder is cleaned: a shard that does not know yet that its coordinator is gone may begin a file there meanwhile, and finds no place for the next one.
+const cleanTries = 5
+
 // prepareDir removes what killed writers have left and finds the number of the newest snapshot.
 func (c *Cluster) prepareDir(ctx context.Context) error {
 	if c.opts.Dir == "" {
 		return nil
 	}
-	gone, err := snapshot.Clean(c.opts.FS, c.opts.Dir)
-	if err != nil {
-		return fmt.Errorf("ps: cleaning %s: %w", c.opts.Dir, err)
-	}
-	if len(gone) > 0 {
-		c.opts.Logger.InfoContext(ctx, "unfinished snapshots removed", "dir", c.opts.Dir, "names", gone)
+	for try := 1; ; try++ {
+		gone, err := snapshot.Clean(c.opts.FS, c.opts.Dir)
+		if len(gone) > 0 && err == nil {
+			c.opts.Logger.InfoContext(ctx, "unfinished snapshots removed", "dir", c.opts.Dir, "names", gone)
+		}
+		if err == nil {
+			break
+		}
+		if try == cleanTries || ctx.Err() != nil {
+			return fmt.Errorf("ps: cleaning %s: %w", c.opts.Dir, err)
+		}
 	}
 	entries, err := snapshot.ListIn(c.opts.FS, c.opts.Dir)
 	if err != nil {
