@@ -77,13 +77,11 @@ func (c *cut) save(keys []int64, ids []uint32) {
 	if cap(c.unsaved) < len(keys) {
 		c.unsaved = make([]int32, len(keys))
 	}
-	unsaved, has := c.unsaved[:len(keys)], c.saved.has
-	last, cursor, n := uint32(c.n-1), c.cursor, 0
-	for i, k := range keys {
-		id := ids[i]
-		if id <= last && has[id/64]>>(id%64)&1 == 0 && Hash(k) >= cursor {
+	unsaved, has, n := c.unsaved[:len(ids)], c.saved.has, 0
+	for i, id := range ids {
+		if w := int(id / 64); w < len(has) {
 			unsaved[n] = int32(i)
-			n++
+			n += int(^has[w] >> (id % 64) & 1) // no branch: which rows have images is anybody's guess
 		}
 	}
 	for _, i := range unsaved[:n] {
@@ -225,7 +223,7 @@ func (c *cut) reuse(id uint32) {
 		c.later = make([]uint64, (c.n+63)/64)
 	}
 	c.later[id/64] |= 1 << (id % 64)
-	c.saved.has[id/64] |= 1 << (id % 64) // what it has now is not saved
+	c.saved.settle(id) // what it has now is not saved
 }
 
 // remove keeps a row that is being removed; over says that it was in the overflow map.
@@ -299,6 +297,7 @@ func (c *cut) copy(l sync.Locker, dst *Rows, limit int) {
 			row, m = c.t.slabs.row(e.id)[:c.width], c.t.slabs.metaOf(e.id)
 		}
 		c.t.read(e.key, row, *m, dst)
+		c.saved.settle(e.id)
 	}
 	c.read += n
 	c.pending = c.pending[n:]

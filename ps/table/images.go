@@ -16,7 +16,8 @@ type images struct {
 	// at is for every row of the cut 1 + the place of its image, or 0.
 	at    []uint32
 	atMap []byte
-	// has is a bit for every row of the cut, set where it has an image. All updates look there, and unlike at it fits a cache.
+	// has is a bit for every row of the cut, set where nothing is to be saved: it has an image, was read, or is not wanted. So are those behind the last row. All
+	// updates look there, and unlike at it fits a cache.
 	has []uint64
 	// byRange are the chunks of each range; the images of the last one end at fill.
 	byRange [ranges][]uint32
@@ -48,6 +49,9 @@ func newImages(n, stride int, mem *Memory) (*images, error) {
 		raw = heapMemory(4 * n)
 	}
 	im.has = make([]uint64, (n+63)/64)
+	if n%64 > 0 {
+		im.has[n/64] = ^uint64(0) << (n % 64)
+	}
 	im.at = unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(raw))), n)
 	return im, nil
 }
@@ -79,9 +83,12 @@ func (im *images) save(h uint64, id uint32, row []float32, m *meta) error {
 	copy(to, row)
 	*tm = *m
 	im.at[id] = uint32(place) + 1
-	im.has[id/64] |= 1 << (id % 64)
+	im.settle(id)
 	return nil
 }
+
+// settle says that nothing of a row is to be saved any more.
+func (im *images) settle(id uint32) { im.has[id/64] |= 1 << (id % 64) }
 
 // get returns the image of a row, or nil.
 func (im *images) get(id uint32) ([]float32, *meta) {

@@ -192,3 +192,45 @@ func TestCutThatDoesNotFit(t *testing.T) {
 	}
 	cut.Close(&lock)
 }
+
+// TestCutKeepsWhatIsNotRead: updates of rows that a cut has read keep nothing of them, those of the others do, and newer rows are none of its own. A number of rows
+// that is no multiple of 64 shares a word of bits with newer ones.
+func TestCutKeepsWhatIsNotRead(t *testing.T) {
+	t.Parallel()
+	const dim, rows = 4, 50_001
+	mem := table.NewMemory(table.MemoryOptions{Limit: 1 << 30, Of: "a test"})
+	tab := table.New(adagrad(dim), 1, mem)
+	defer tab.Close()
+	apply := func(keys []int64) (took int64) {
+		u := table.Update{LR: 1, Keys: keys, Counts: make([]uint32, len(keys)), Grads: make([]float32, len(keys)*dim)}
+		if err := tab.Reserve(len(keys)); err != nil {
+			t.Fatal(err)
+		}
+		before := mem.Used()
+		tab.Apply(u)
+		return mem.Used() - before
+	}
+	apply(sequence(rows))
+	var mu sync.RWMutex
+	c := tab.Cut()
+	defer c.Close(&mu)
+	var read table.Rows
+	for len(read.Keys) < rows/2 && c.Next(mu.RLocker(), &read, 1000) {
+	}
+	if took := apply(read.Keys); took != 0 {
+		t.Errorf("updates of the %d rows that were read took %d bytes", len(read.Keys), took)
+	}
+	if took := apply(sequence(rows)); took < int64(rows-len(read.Keys))*dim*4 {
+		t.Errorf("updates of all rows took %d bytes, and %d were not read", took, rows-len(read.Keys))
+	}
+	newer := []int64{-1, -2, -3}
+	apply(newer)
+	if took := apply(newer); took != 0 {
+		t.Errorf("updates of newer rows took %d bytes", took)
+	}
+	for c.Next(mu.RLocker(), &read, 1000) {
+	}
+	if err := c.Err(); err != nil || len(read.Keys) != rows {
+		t.Errorf("%d rows were read of %d: %v", len(read.Keys), rows, err)
+	}
+}
