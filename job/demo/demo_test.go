@@ -89,10 +89,12 @@ func TestInterruptedDemoGoesOnWithItsTable(t *testing.T) {
 		t.Skip("trains for seconds; part of the full run")
 	}
 	const (
-		examples = 20_000
-		asked    = 8_000 // where the drained one is asked to stop; what was read by then is trained, but not beyond the half
+		examples = 40_000
+		asked    = 16_000 // where the drained one is asked to stop; what was read by then is trained, but not beyond the half
 		most     = examples/2 + 512
 	)
+	// A line is of 4,000 examples, others by the order of arrival: of its AUC the standard error is some .01 (Hanley and McNeil, 1982), of the difference of two .014.
+	const apart = .07
 	options := func() job.DemoOptions {
 		return job.DemoOptions{Examples: examples, Seed: 1, Model: "lr", Workers: 1, Dir: t.TempDir()}
 	}
@@ -166,7 +168,7 @@ func TestInterruptedDemoGoesOnWithItsTable(t *testing.T) {
 			}
 			for k, line := range r.OverTime {
 				w := whole.OverTime[k]
-				if line.Examples != w.Examples || math.Abs(line.AUC-w.AUC) > .05 || math.Abs(line.BestAUC-w.BestAUC) > .05 || line.ExamplesPerSecond <= 0 {
+				if line.Examples != w.Examples || math.Abs(line.AUC-w.AUC) > apart || math.Abs(line.BestAUC-w.BestAUC) > apart || line.ExamplesPerSecond <= 0 {
 					t.Errorf("line %d is %+v, uninterrupted %+v", k, line, w)
 				}
 				if line.Examples <= c.from && line != c.before[k] {
