@@ -104,33 +104,36 @@ func StartCluster(t testing.TB, managers int) *Cluster {
 		"-Xmx512m", "org.apache.flink.runtime.entrypoint.StandaloneSessionClusterEntrypoint", "--configDir", c.conf)
 	t.Cleanup(func() { kill(t, manager, "job manager") })
 	c.JobServer = startJobServer(t, c.libs, c.conf, "127.0.0.1:"+ports[1], ports[0], ports[1])
+	t.Cleanup(func() { // those that a part of the test has added too: the next part needs them
+		for _, m := range c.Managers {
+			kill(t, m, "task manager")
+		}
+	})
 	for range managers {
 		c.AddTaskManager(t)
 	}
 	return c
 }
 
-// AddTaskManager starts one more, and returns when the cluster has it.
+// AddTaskManager starts one more, which ends with the cluster, and returns when that has it.
 func (c *Cluster) AddTaskManager(t testing.TB) {
 	t.Helper()
 	c.started++
-	before := c.slots(t)
+	before, err := c.registered(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One more may not do: Flink may have yet to find that one is gone.
 	ready := func(ctx context.Context) error {
-		var all struct {
-			Slots int `json:"slots-total"`
+		now, err := c.registered(ctx)
+		if err == nil && !slices.ContainsFunc(now, func(id string) bool { return !slices.Contains(before, id) }) {
+			err = fmt.Errorf("realflink: none is registered beside %q", before)
 		}
-		if err := c.get(ctx, "/overview", &all); err != nil {
-			return err
-		}
-		if all.Slots <= before {
-			return fmt.Errorf("realflink: %d slots", all.Slots)
-		}
-		return nil
+		return err
 	}
 	m := c.start(t, fmt.Sprintf("task-manager-%d", c.started), c.REST, ready,
 		"-Xmx512m", "-XX:MaxDirectMemorySize=256m", "org.apache.flink.runtime.taskexecutor.TaskManagerRunner", "--configDir", c.conf)
 	c.Managers = append(c.Managers, m)
-	t.Cleanup(func() { kill(t, m, "task manager") })
 }
 
 // KillOldest ends the task manager that was started first, as kill -9 does.
@@ -157,15 +160,18 @@ func (c *Cluster) Fetched(t testing.TB) (n int) {
 	return n
 }
 
-func (c *Cluster) slots(t testing.TB) int {
-	t.Helper()
+// registered are the task managers that Flink knows of.
+func (c *Cluster) registered(ctx context.Context) (ids []string, err error) {
 	var all struct {
-		Slots int `json:"slots-total"`
+		Managers []struct {
+			ID string `json:"id"`
+		} `json:"taskmanagers"`
 	}
-	if err := c.get(t.Context(), "/overview", &all); err != nil {
-		t.Fatal(err)
+	err = c.get(ctx, "/taskmanagers", &all)
+	for _, m := range all.Managers {
+		ids = append(ids, m.ID)
 	}
-	return all.Slots
+	return ids, err
 }
 
 // start starts a process of the cluster. The first words of args that begin with a dash are options of java.
