@@ -356,7 +356,7 @@ func (f *flinkJob) drain(submitter *process) {
 	f.more()
 }
 
-// ends waits for a submitter that was ended before all was trained, which its exit code says unless it was.
+// ends waits for a submitter that was ended before all was trained, which its exit code says.
 func (f *flinkJob) ends(submitter *process, code int) {
 	f.t.Helper()
 	select {
@@ -365,7 +365,7 @@ func (f *flinkJob) ends(submitter *process, code int) {
 		f.p.dump()
 		f.t.Fatal("the submitter did not end within a minute")
 	}
-	if got, ok := errors.AsType[*exec.ExitError](submitter.err); submitter.err != nil && (!ok || got.ExitCode() != code) {
+	if got, ok := errors.AsType[*exec.ExitError](submitter.err); !ok || got.ExitCode() != code {
 		f.p.dump()
 		f.t.Fatalf("the submitter: %v, want exit code %d", submitter.err, code)
 	}
