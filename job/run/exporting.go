@@ -505,7 +505,7 @@ func (e *exporting) submit(ctx context.Context, of exportRecipe, built *Rebuilt,
 	defer done()
 	s := Submission{Recipe: config, Plan: built.Plan, Options: opts, Beam: o.Beam, Notice: func(format string, args ...any) { o.Notice(fmt.Sprintf(format, args...)) }}
 	if s.Beam.JobName == "" {
-		s.Beam.JobName = cmp.Or(of.Table, of.Format) + "-" + of.Of
+		s.Beam.JobName = built.Plan.Name + "-" + of.Of
 	}
 	return o.Runners[o.Runner](ctx, s)
 }
