@@ -93,11 +93,12 @@ func TestKilledBackfillEndsWithTheSameDigest(t *testing.T) {
 					t.Fatalf("only %d lives were killed: no test", left)
 				}
 				dir, killed = writeKillJob(t, addr, 2, "\nmodel:", tc.section+"model:")
-				for left = 0; left < 12; left++ {
-					pause := time.Duration(longest/4+rng.IntN(longest*3/4)) * time.Millisecond
-					if !killCommand(t, time.After(pause), path, append([]string{"backfill", killed}, more...)...) {
-						break // it came to its end
-					}
+				pause := func() <-chan time.Time {
+					return time.After(time.Duration(longest/4+rng.IntN(longest*3/4)) * time.Millisecond)
+				}
+				left = 0
+				for left < 12 && killCommand(t, pause(), path, append([]string{"backfill", killed}, more...)...) { // until it came to its end
+					left++
 				}
 			}
 			run("backfill", killed, more...)
