@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -574,6 +575,17 @@ func TestPredictRecordsWithSomeLabels(t *testing.T) {
 	}
 	if want := []string{"a1", "b", "c"}; !slices.Equal(texts, want) {
 		t.Errorf("%q, want %q", texts, want)
+	}
+
+	var log bytes.Buffer
+	set = append(keys, fmt.Sprintf("predict.to={jsonl: %q}", w.path("blank")), "predict.fields=[usr, quantity, prediction]")
+	var o job.PredictOptions
+	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	if _, err := w.predict(o, set...); err != nil {
+		t.Fatal(err)
+	}
+	if got := log.String(); !strings.Contains(got, "field=usr nearest=user\n") || !strings.Contains(got, "field=quantity\n") {
+		t.Errorf("of fields that no record has the log says %s", got)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -337,6 +338,23 @@ func (v *Version) readTensors(signature string, tensors map[string]*tensorflow.T
 	return in, nil
 }
 
+// shapeText names a shape in errors, with its first dimensions.
+func shapeText(s *tensorflow.TensorShapeProto) string {
+	if s.GetUnknownRank() {
+		return "a shape of unknown rank"
+	}
+	const most = 8
+	sizes := make([]string, 0, most)
+	for i, d := range s.GetDim() {
+		if i == most {
+			sizes = append(sizes, "and "+strconv.Itoa(len(s.GetDim())-most)+" more")
+			break
+		}
+		sizes = append(sizes, strconv.FormatInt(d.GetSize(), 10))
+	}
+	return "the shape [" + strings.Join(sizes, ", ") + "]"
+}
+
 // maxElements bounds what a tensor may say that it has: one value may stand for many.
 const maxElements = 1 << 26
 
@@ -344,14 +362,17 @@ const maxElements = 1 << 26
 func readTensor(name string, t *tensorflow.TensorProto, l *limits) (*Column, error) {
 	dims := t.GetTensorShape().GetDim()
 	if t.GetTensorShape().GetUnknownRank() || len(dims) < 1 || len(dims) > 2 {
-		return nil, invalid("input %q has %d dimensions, not [examples] or [examples, values]", name, len(dims))
+		return nil, invalid("input %q has %s, must have one such as [examples] or [examples, values]", name, shapeText(t.GetTensorShape()))
 	}
 	rows, width := dims[0].GetSize(), int64(1)
 	if len(dims) == 2 {
 		width = dims[1].GetSize()
 	}
-	if rows < 0 || width < 0 || rows > maxElements || width > maxElements || rows*width > maxElements {
-		return nil, invalid("input %q has the shape [%d, %d]; %d values are the most", name, rows, width, maxElements)
+	if rows < 0 || width < 0 {
+		return nil, invalid("input %q has %s; a size is at least 0, and that of a tensor which is sent is known", name, shapeText(t.GetTensorShape()))
+	}
+	if rows > maxElements || width > maxElements || rows*width > maxElements {
+		return nil, invalid("input %q has %s; %d values are the most", name, shapeText(t.GetTensorShape()), maxElements)
 	}
 	if err := l.count(int(rows)); err != nil {
 		return nil, err

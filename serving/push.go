@@ -337,7 +337,7 @@ func assignedShape(name string, t *tensorflow.TensorProto, dtype tensorflow.Data
 	}
 	of := t.GetTensorShape().GetDim()
 	if t.GetTensorShape().GetUnknownRank() || len(of) != dims {
-		return nil, 0, invalid("input %q has %d dimensions, must have %d", name, len(of), dims)
+		return nil, 0, invalid("input %q has %s, must have one of %d dimensions", name, shapeText(t.GetTensorShape()), dims)
 	}
 	size = 1
 	for i, d := range of {

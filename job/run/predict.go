@@ -397,7 +397,11 @@ func (p *prediction) sayWhatIsBlank(stage *trainstep.Predict) {
 	}
 	slices.Sort(names)
 	for _, name := range stage.Blank() {
-		p.log.Warn("no record had a value of a field; is its name that of a column?", "field", name, "nearest", nearest.Name(name, names))
+		args := []any{"field", name}
+		if near := nearest.Name(name, names); near != "" {
+			args = append(args, "nearest", near)
+		}
+		p.log.Warn("no record had a value of a field; is its name that of a column?", args...)
 	}
 }
 

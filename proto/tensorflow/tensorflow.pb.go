@@ -28,21 +28,37 @@ const (
 type DataType int32
 
 const (
-	DataType_DT_INVALID  DataType = 0
-	DataType_DT_FLOAT    DataType = 1
-	DataType_DT_DOUBLE   DataType = 2
-	DataType_DT_INT32    DataType = 3
-	DataType_DT_UINT8    DataType = 4
-	DataType_DT_INT16    DataType = 5
-	DataType_DT_INT8     DataType = 6
-	DataType_DT_STRING   DataType = 7
-	DataType_DT_INT64    DataType = 9
-	DataType_DT_BOOL     DataType = 10
-	DataType_DT_BFLOAT16 DataType = 14
-	DataType_DT_UINT16   DataType = 17
-	DataType_DT_HALF     DataType = 19
-	DataType_DT_UINT32   DataType = 22
-	DataType_DT_UINT64   DataType = 23
+	DataType_DT_INVALID            DataType = 0
+	DataType_DT_FLOAT              DataType = 1
+	DataType_DT_DOUBLE             DataType = 2
+	DataType_DT_INT32              DataType = 3
+	DataType_DT_UINT8              DataType = 4
+	DataType_DT_INT16              DataType = 5
+	DataType_DT_INT8               DataType = 6
+	DataType_DT_STRING             DataType = 7
+	DataType_DT_COMPLEX64          DataType = 8
+	DataType_DT_INT64              DataType = 9
+	DataType_DT_BOOL               DataType = 10
+	DataType_DT_QINT8              DataType = 11
+	DataType_DT_QUINT8             DataType = 12
+	DataType_DT_QINT32             DataType = 13
+	DataType_DT_BFLOAT16           DataType = 14
+	DataType_DT_QINT16             DataType = 15
+	DataType_DT_QUINT16            DataType = 16
+	DataType_DT_UINT16             DataType = 17
+	DataType_DT_COMPLEX128         DataType = 18
+	DataType_DT_HALF               DataType = 19
+	DataType_DT_RESOURCE           DataType = 20
+	DataType_DT_VARIANT            DataType = 21
+	DataType_DT_UINT32             DataType = 22
+	DataType_DT_UINT64             DataType = 23
+	DataType_DT_FLOAT8_E5M2        DataType = 24
+	DataType_DT_FLOAT8_E4M3FN      DataType = 25
+	DataType_DT_FLOAT8_E4M3FNUZ    DataType = 26
+	DataType_DT_FLOAT8_E4M3B11FNUZ DataType = 27
+	DataType_DT_FLOAT8_E5M2FNUZ    DataType = 28
+	DataType_DT_INT4               DataType = 29
+	DataType_DT_UINT4              DataType = 30
 )
 
 // Enum value maps for DataType.
@@ -56,30 +72,62 @@ var (
 		5:  "DT_INT16",
 		6:  "DT_INT8",
 		7:  "DT_STRING",
+		8:  "DT_COMPLEX64",
 		9:  "DT_INT64",
 		10: "DT_BOOL",
+		11: "DT_QINT8",
+		12: "DT_QUINT8",
+		13: "DT_QINT32",
 		14: "DT_BFLOAT16",
+		15: "DT_QINT16",
+		16: "DT_QUINT16",
 		17: "DT_UINT16",
+		18: "DT_COMPLEX128",
 		19: "DT_HALF",
+		20: "DT_RESOURCE",
+		21: "DT_VARIANT",
 		22: "DT_UINT32",
 		23: "DT_UINT64",
+		24: "DT_FLOAT8_E5M2",
+		25: "DT_FLOAT8_E4M3FN",
+		26: "DT_FLOAT8_E4M3FNUZ",
+		27: "DT_FLOAT8_E4M3B11FNUZ",
+		28: "DT_FLOAT8_E5M2FNUZ",
+		29: "DT_INT4",
+		30: "DT_UINT4",
 	}
 	DataType_value = map[string]int32{
-		"DT_INVALID":  0,
-		"DT_FLOAT":    1,
-		"DT_DOUBLE":   2,
-		"DT_INT32":    3,
-		"DT_UINT8":    4,
-		"DT_INT16":    5,
-		"DT_INT8":     6,
-		"DT_STRING":   7,
-		"DT_INT64":    9,
-		"DT_BOOL":     10,
-		"DT_BFLOAT16": 14,
-		"DT_UINT16":   17,
-		"DT_HALF":     19,
-		"DT_UINT32":   22,
-		"DT_UINT64":   23,
+		"DT_INVALID":            0,
+		"DT_FLOAT":              1,
+		"DT_DOUBLE":             2,
+		"DT_INT32":              3,
+		"DT_UINT8":              4,
+		"DT_INT16":              5,
+		"DT_INT8":               6,
+		"DT_STRING":             7,
+		"DT_COMPLEX64":          8,
+		"DT_INT64":              9,
+		"DT_BOOL":               10,
+		"DT_QINT8":              11,
+		"DT_QUINT8":             12,
+		"DT_QINT32":             13,
+		"DT_BFLOAT16":           14,
+		"DT_QINT16":             15,
+		"DT_QUINT16":            16,
+		"DT_UINT16":             17,
+		"DT_COMPLEX128":         18,
+		"DT_HALF":               19,
+		"DT_RESOURCE":           20,
+		"DT_VARIANT":            21,
+		"DT_UINT32":             22,
+		"DT_UINT64":             23,
+		"DT_FLOAT8_E5M2":        24,
+		"DT_FLOAT8_E4M3FN":      25,
+		"DT_FLOAT8_E4M3FNUZ":    26,
+		"DT_FLOAT8_E4M3B11FNUZ": 27,
+		"DT_FLOAT8_E5M2FNUZ":    28,
+		"DT_INT4":               29,
+		"DT_UINT4":              30,
 	}
 )
 
@@ -859,7 +907,7 @@ const file_tensorflow_tensorflow_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\v2\x16.tensorflow.TensorInfoR\x05value:\x028\x01\x1aR\n" +
 	"\fOutputsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.tensorflow.TensorInfoR\x05value:\x028\x01*\xe3\x01\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.tensorflow.TensorInfoR\x05value:\x028\x01*\x84\x04\n" +
 	"\bDataType\x12\x0e\n" +
 	"\n" +
 	"DT_INVALID\x10\x00\x12\f\n" +
@@ -869,15 +917,33 @@ const file_tensorflow_tensorflow_proto_rawDesc = "" +
 	"\bDT_UINT8\x10\x04\x12\f\n" +
 	"\bDT_INT16\x10\x05\x12\v\n" +
 	"\aDT_INT8\x10\x06\x12\r\n" +
-	"\tDT_STRING\x10\a\x12\f\n" +
+	"\tDT_STRING\x10\a\x12\x10\n" +
+	"\fDT_COMPLEX64\x10\b\x12\f\n" +
 	"\bDT_INT64\x10\t\x12\v\n" +
 	"\aDT_BOOL\x10\n" +
-	"\x12\x0f\n" +
+	"\x12\f\n" +
+	"\bDT_QINT8\x10\v\x12\r\n" +
+	"\tDT_QUINT8\x10\f\x12\r\n" +
+	"\tDT_QINT32\x10\r\x12\x0f\n" +
 	"\vDT_BFLOAT16\x10\x0e\x12\r\n" +
-	"\tDT_UINT16\x10\x11\x12\v\n" +
-	"\aDT_HALF\x10\x13\x12\r\n" +
+	"\tDT_QINT16\x10\x0f\x12\x0e\n" +
+	"\n" +
+	"DT_QUINT16\x10\x10\x12\r\n" +
+	"\tDT_UINT16\x10\x11\x12\x11\n" +
+	"\rDT_COMPLEX128\x10\x12\x12\v\n" +
+	"\aDT_HALF\x10\x13\x12\x0f\n" +
+	"\vDT_RESOURCE\x10\x14\x12\x0e\n" +
+	"\n" +
+	"DT_VARIANT\x10\x15\x12\r\n" +
 	"\tDT_UINT32\x10\x16\x12\r\n" +
-	"\tDT_UINT64\x10\x17B=Z;github.com/monolith-go/monolith/proto/tensorflow;tensorflowb\x06proto3"
+	"\tDT_UINT64\x10\x17\x12\x12\n" +
+	"\x0eDT_FLOAT8_E5M2\x10\x18\x12\x14\n" +
+	"\x10DT_FLOAT8_E4M3FN\x10\x19\x12\x16\n" +
+	"\x12DT_FLOAT8_E4M3FNUZ\x10\x1a\x12\x19\n" +
+	"\x15DT_FLOAT8_E4M3B11FNUZ\x10\x1b\x12\x16\n" +
+	"\x12DT_FLOAT8_E5M2FNUZ\x10\x1c\x12\v\n" +
+	"\aDT_INT4\x10\x1d\x12\f\n" +
+	"\bDT_UINT4\x10\x1eB=Z;github.com/monolith-go/monolith/proto/tensorflow;tensorflowb\x06proto3"
 
 var (
 	file_tensorflow_tensorflow_proto_rawDescOnce sync.Once
