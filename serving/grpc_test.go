@@ -238,26 +238,26 @@ func TestGRPC(t *testing.T) {
 	for says, r := range map[string]*tfs.PredictRequest{
 		`no feature "usr", did you mean "user"`:                   wrong(map[string]*tensorflow.TensorProto{"usr": text(users)}),
 		`feature "user" has 2 examples, and feature "item" has 3`: wrong(map[string]*tensorflow.TensorProto{"user": text(users[:2]), "item": ints(items[:3], 1)}),
-		"has the shape [], must":     wrong(map[string]*tensorflow.TensorProto{"user": {Dtype: tensorflow.DataType_DT_STRING}}),
-		"the shape [2, 1, 3], must":  wrong(map[string]*tensorflow.TensorProto{"user": tensor(tensorflow.DataType_DT_STRING, 2, 1, 3)}),
-		"1, 1, and 2 more], must":    wrong(map[string]*tensorflow.TensorProto{"user": tensor(tensorflow.DataType_DT_STRING, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)}),
-		"shape of unknown rank":      wrong(map[string]*tensorflow.TensorProto{"user": {Dtype: tensorflow.DataType_DT_STRING, TensorShape: &tensorflow.TensorShapeProto{UnknownRank: true}}}),
-		"the shape [-1, 2]; a size":  wrong(map[string]*tensorflow.TensorProto{"item": tensor(tensorflow.DataType_DT_INT64, -1, 2)}),
-		"the shape [-1]; a size":     wrong(map[string]*tensorflow.TensorProto{"item": tensor(tensorflow.DataType_DT_INT64, -1)}),
-		"the type DT_COMPLEX64":      wrong(map[string]*tensorflow.TensorProto{"price": tensor(tensorflow.DataType_DT_COMPLEX64, 1)}),
-		"the type DT_INVALID":        wrong(map[string]*tensorflow.TensorProto{"user": tensor(tensorflow.DataType_DT_INVALID, 1)}),
-		"values are the most":        wrong(map[string]*tensorflow.TensorProto{"item": tensor(tensorflow.DataType_DT_INT64, 1<<40, 1<<40)}),
-		"its shape says 3":           wrong(map[string]*tensorflow.TensorProto{"item": {Dtype: tensorflow.DataType_DT_INT64, TensorShape: shape(3), Int64Val: []int64{1, 2, 3, 4}}}),
-		"has 3 bytes for 1 values":   wrong(map[string]*tensorflow.TensorProto{"item": {Dtype: tensorflow.DataType_DT_INT64, TensorShape: shape(1), TensorContent: []byte{1, 2, 3}}}),
-		`feature "price" is NaN`:     wrong(map[string]*tensorflow.TensorProto{"price": floats([]float32{float32(math.NaN())})}),
-		`feature "price" is +Inf`:    wrong(map[string]*tensorflow.TensorProto{"price": {Dtype: tensorflow.DataType_DT_HALF, TensorShape: shape(1), HalfVal: []int32{0x7c00}}}),
-		"has 3 bytes for 2 values":   wrong(map[string]*tensorflow.TensorProto{"price": {Dtype: tensorflow.DataType_DT_BFLOAT16, TensorShape: shape(2), TensorContent: []byte{1, 2, 3}}}),
-		`feature "item"`:             wrong(map[string]*tensorflow.TensorProto{"item": floats([]float32{1, 2})}),
-		"no examples":                wrong(nil),
-		"not serialized tf.Examples": wrong(map[string]*tensorflow.TensorProto{"examples": ints(items[:1], 1)}),
-		"example 0: ":                wrong(map[string]*tensorflow.TensorProto{"examples": text([][]byte{{0xff, 0xff}})}),
-		`no output "clik"`:           {ModelSpec: spec(""), OutputFilter: []string{"clik"}, Inputs: map[string]*tensorflow.TensorProto{"item": ints(items[:1], 1)}},
-		`no signature "x"`:           {ModelSpec: spec("x")},
+		"has the shape [], must":                                  wrong(map[string]*tensorflow.TensorProto{"user": {Dtype: tensorflow.DataType_DT_STRING}}),
+		"the shape [2, 1, 3], must":                               wrong(map[string]*tensorflow.TensorProto{"user": tensor(tensorflow.DataType_DT_STRING, 2, 1, 3)}),
+		"1, 1, and 2 more], must":                                 wrong(map[string]*tensorflow.TensorProto{"user": tensor(tensorflow.DataType_DT_STRING, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)}),
+		"shape of unknown rank":                                   wrong(map[string]*tensorflow.TensorProto{"user": {Dtype: tensorflow.DataType_DT_STRING, TensorShape: &tensorflow.TensorShapeProto{UnknownRank: true}}}),
+		"the shape [-1, 2]; a size":                               wrong(map[string]*tensorflow.TensorProto{"item": tensor(tensorflow.DataType_DT_INT64, -1, 2)}),
+		"the shape [-1]; a size":                                  wrong(map[string]*tensorflow.TensorProto{"item": tensor(tensorflow.DataType_DT_INT64, -1)}),
+		"the type DT_COMPLEX64":                                   wrong(map[string]*tensorflow.TensorProto{"price": tensor(tensorflow.DataType_DT_COMPLEX64, 1)}),
+		"the type DT_INVALID":                                     wrong(map[string]*tensorflow.TensorProto{"user": tensor(tensorflow.DataType_DT_INVALID, 1)}),
+		"values are the most":                                     wrong(map[string]*tensorflow.TensorProto{"item": tensor(tensorflow.DataType_DT_INT64, 1<<40, 1<<40)}),
+		"its shape says 3":                                        wrong(map[string]*tensorflow.TensorProto{"item": {Dtype: tensorflow.DataType_DT_INT64, TensorShape: shape(3), Int64Val: []int64{1, 2, 3, 4}}}),
+		"has 3 bytes for 1 values":                                wrong(map[string]*tensorflow.TensorProto{"item": {Dtype: tensorflow.DataType_DT_INT64, TensorShape: shape(1), TensorContent: []byte{1, 2, 3}}}),
+		`feature "price" is NaN`:                                  wrong(map[string]*tensorflow.TensorProto{"price": floats([]float32{float32(math.NaN())})}),
+		`feature "price" is +Inf`:                                 wrong(map[string]*tensorflow.TensorProto{"price": {Dtype: tensorflow.DataType_DT_HALF, TensorShape: shape(1), HalfVal: []int32{0x7c00}}}),
+		"has 3 bytes for 2 values":                                wrong(map[string]*tensorflow.TensorProto{"price": {Dtype: tensorflow.DataType_DT_BFLOAT16, TensorShape: shape(2), TensorContent: []byte{1, 2, 3}}}),
+		`feature "item"`:                                          wrong(map[string]*tensorflow.TensorProto{"item": floats([]float32{1, 2})}),
+		"no examples":                                             wrong(nil),
+		"not serialized tf.Examples":                              wrong(map[string]*tensorflow.TensorProto{"examples": ints(items[:1], 1)}),
+		"example 0: ":                                             wrong(map[string]*tensorflow.TensorProto{"examples": text([][]byte{{0xff, 0xff}})}),
+		`no output "clik"`:                                        {ModelSpec: spec(""), OutputFilter: []string{"clik"}, Inputs: map[string]*tensorflow.TensorProto{"item": ints(items[:1], 1)}},
+		`no signature "x"`:                                        {ModelSpec: spec("x")},
 	} {
 		if _, err := client.Predict(t.Context(), r); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v; want one that says %q", err, says)
@@ -278,8 +278,15 @@ func TestGRPC(t *testing.T) {
 	if _, err := control.HandleReloadConfigRequest(t.Context(), reload("other", tr.exports)); err != nil {
 		t.Errorf("reload: %v", err)
 	}
-	if _, err := control.HandleReloadConfigRequest(t.Context(), reload("other", t.TempDir())); err != nil { // what served stays
-		t.Errorf("reload with an empty folder: %v", err)
+	empty, damaged, folder := t.TempDir(), t.TempDir(), filepath.Dir(tr.exports)
+	if err := os.Mkdir(filepath.Join(damaged, "9"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{empty, damaged, folder, filepath.Join(empty, "none")} { // what served stays
+		_, err := control.HandleReloadConfigRequest(t.Context(), reload("other", dir))
+		if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "stays") {
+			t.Errorf("reload with %s, of which nothing can be served: %v", dir, err)
+		}
 	}
 	if st, err := control.GetModelStatus(t.Context(), &tfs.GetModelStatusRequest{ModelSpec: &tfs.ModelSpec{Name: "other"}}); err != nil || fmt.Sprint(st.GetModelVersionStatus()[0].GetState()) != "AVAILABLE" {
 		t.Errorf("status: %v, %v", st, err)

@@ -185,7 +185,8 @@ func NewModels(o ModelsOptions) *Models {
 }
 
 // Configure makes these the models that are served, and opens what is there of them. Models that are no longer among them are closed when their last request has ended. Errors: all
-// models of which no version can be opened, and of which others are served as before, but for those that wait for row shards; configurations that cannot be, in which case nothing is changed.
+// models of which nothing in their folder can be served, also where what was served before stays, but for those that wait for row shards, while the others are served; configurations that
+// cannot be, in which case nothing is changed.
 func (m *Models) Configure(ctx context.Context, models []ModelConfig) error {
 	if err := checkConfigs(models); err != nil {
 		return err
@@ -217,7 +218,7 @@ func (m *Models) Configure(ctx context.Context, models []ModelConfig) error {
 	for _, h := range gone {
 		m.drop(h)
 	}
-	return m.Refresh(ctx)
+	return m.refreshAll(ctx, func(error) bool { return true })
 }
 
 // checkConfigs refuses what cannot be served.
@@ -256,6 +257,21 @@ func (m *Models) Watch(ctx context.Context, every time.Duration) {
 // Refresh looks into the folders of the models, and opens and closes versions as their policies say: new ones are open before others go. Errors: all models that have no version
 // to serve, but for those that wait for row shards.
 func (m *Models) Refresh(ctx context.Context) error {
+	return m.refreshAll(ctx, func(err error) bool {
+		_, stays := errors.AsType[*staysError](err)
+		return !stays
+	})
+}
+
+// staysError says why nothing in the folder of a model can be served, where what was served before stays.
+type staysError struct{ err error }
+
+func (e *staysError) Error() string { return e.err.Error() + "; what was served before stays" }
+
+func (e *staysError) Unwrap() error { return e.err }
+
+// refreshAll is Refresh with those errors alone that matter.
+func (m *Models) refreshAll(ctx context.Context, matters func(error) bool) error {
 	m.reload.Lock()
 	defer m.reload.Unlock()
 	m.mu.Lock()
@@ -266,14 +282,14 @@ func (m *Models) Refresh(ctx context.Context) error {
 		if s.live() {
 			continue
 		}
-		if err := m.refresh(ctx, s); err != nil {
+		if err := m.refresh(ctx, s); err != nil && matters(err) {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// refresh brings one model up to date.
+// refresh brings one model up to date. Errors: [staysError], and why it has no version to serve.
 func (m *Models) refresh(ctx context.Context, s *servable) error {
 	m.mu.Lock()
 	config := s.config
@@ -307,13 +323,22 @@ func (m *Models) refresh(ctx context.Context, s *servable) error {
 	}
 	s.faulty = faulty
 	var gone []*held
-	served, waits := 0, false
+	served, opened, waits := 0, false, false
 	for _, number := range slices.Backward(slices.Sorted(maps.Keys(s.versions))) {
 		h := s.versions[number]
 		_, onDisk := there[number]
 		switch {
 		case h.state == Available && (wanted[number] || len(wanted) == 0): // without others, the last good ones stay
 			served++
+			switch dir := there[number]; {
+			case h.dir == dir:
+				opened = true
+			case h.other != dir || h.err == nil:
+			case errors.Is(h.err, rows.ErrNotReady):
+				waits = true
+			default:
+				err = errors.Join(err, fmt.Errorf("model %s: version %d: %w", config.Name, number, h.err))
+			}
 		case h.state == Available && time.Since(h.asked) < m.o.Lease: // somebody reads its rows
 		case h.state == Available:
 			gone = append(gone, h)
@@ -332,10 +357,14 @@ func (m *Models) refresh(ctx context.Context, s *servable) error {
 	if served > 0 && faulty != "" && faulty != logged {
 		m.log.Error("nothing is found in the folder of a model; what is open of it stays", "model", config.Name, "dir", config.Dir, "err", err)
 	}
-	if served > 0 || waits {
+	if opened || waits {
 		return nil
 	}
-	return cmp.Or(err, fmt.Errorf("model %s: %s has no export that its policy serves; %w", config.Name, config.Dir, native.ErrNone))
+	err = cmp.Or(err, fmt.Errorf("model %s: %s has no export that its policy serves; %w", config.Name, config.Dir, native.ErrNone))
+	if served > 0 {
+		return &staysError{err}
+	}
+	return err
 }
 
 // versionsIn finds the exports of a folder by their numbers: the folder itself, or those in it.
