@@ -147,8 +147,9 @@ func (a *App) modelDescribeCommand(out *outcome) *cobra.Command {
 		dot     bool
 	)
 	cmd := &cobra.Command{
-		Use:   "describe JOB.yaml|DIR|SNAPSHOT",
-		Short: "Show the operators, the parameters and the cost of a model",
+		Use:        "describe JOB.yaml|DIR|SNAPSHOT",
+		SuggestFor: []string{"graph", "summary", "show"},
+		Short:      "Show the operators, the parameters and the cost of a model",
 		Long: `Show what a model is: its operators with the shapes of their values and the additions and multiplications that each makes for one example, its dense
 tensors and tables with how they are initialised and updated, its heads. Of a job file the model is made and nothing is read; of a folder the newest good
 snapshot in it is described, with the number of its rows.
@@ -272,8 +273,9 @@ func writeModel(w io.Writer, m *job.ModelInfo) error {
 func (a *App) modelNearestCommand(out *outcome) *cobra.Command {
 	o := job.NearestOptions{}
 	cmd := &cobra.Command{
-		Use:   "nearest DIR|SNAPSHOT TABLE ID",
-		Short: "Find the rows that are most like another",
+		Use:        "nearest DIR|SNAPSHOT TABLE ID",
+		SuggestFor: []string{"similar", "neighbors", "neighbours"},
+		Short:      "Find the rows that are most like another",
 		Long: `Find the rows of a table whose vectors have the largest cosine with that of one of them: the items that a model has learnt to be alike. Rows of the same
 slot are compared, or with --all-slots those of all slots that share the table, by one segment of their weights: the widest, or --segment. The newest good
 snapshot of a folder is read; rows whose vector is zero are left out. The table is read twice and not held.
@@ -338,8 +340,9 @@ func writeNearest(w io.Writer, n *job.NearestRows) error {
 
 func (a *App) modelDiffCommand(out *outcome) *cobra.Command {
 	return &cobra.Command{
-		Use:   "diff A B",
-		Short: "Show what differs between two snapshots of a model",
+		Use:        "diff A B",
+		SuggestFor: []string{"compare"},
+		Short:      "Show what differs between two snapshots of a model",
 		Long: `Compare two snapshots, each a snapshot's folder, or a job's dir or a folder for the newest good one in it, or the URL of one of these in a store: rows of each table that were
 added, removed and changed, dense tensors that differ and by how much, splits that moved and the examples that were applied
 meanwhile, and worker state.`,

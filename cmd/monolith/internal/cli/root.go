@@ -134,7 +134,7 @@ func helpPage(page *cobra.Command, words []string) (*cobra.Command, error) {
 	return page, nil
 }
 
-// noOtherCommand refuses what is no command of a group, and names the one that was probably meant: the one that other programs call so, or of nearly that name.
+// noOtherCommand refuses what is no command of a group, and names the one that was probably meant, of this group or another: see [unknownCommand].
 func noOtherCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -142,18 +142,59 @@ func noOtherCommand(cmd *cobra.Command, args []string) error {
 	return unknownCommand(cmd, args[0])
 }
 
-// unknownCommand is the error for what is no command of a group.
-func unknownCommand(cmd *cobra.Command, name string) *usageError {
-	var names []string
-	for _, c := range cmd.Commands() {
-		if slices.Contains(c.SuggestFor, name) {
-			return &usageError{fmt.Sprintf("unknown command %q", name), c.Name()}
-		}
+// unknownCommand is the error for what is no command of a group. What is exactly the name of a command elsewhere, or what other programs call one, is taken for that before what is nearly
+// the name of one of the group.
+func unknownCommand(group *cobra.Command, name string) *usageError {
+	var own, all []*cobra.Command
+	for _, c := range group.Commands() {
 		if c.IsAvailableCommand() {
-			names = append(names, c.Name())
+			own = append(own, c)
 		}
 	}
-	return &usageError{fmt.Sprintf("unknown command %q", name), nearest.Name(name, names)}
+	var collect func(at *cobra.Command)
+	collect = func(at *cobra.Command) {
+		for _, c := range at.Commands() {
+			if c.IsAvailableCommand() {
+				all = append(all, c)
+				if c.Name() != "bench" { // whose commands are called as what they measure
+					collect(c)
+				}
+			}
+		}
+	}
+	collect(group.Root())
+	e := &usageError{message: fmt.Sprintf("unknown command %q", name)}
+	called := func(c *cobra.Command) bool { return c.Name() == name || slices.Contains(c.SuggestFor, name) }
+	var names []string
+	for _, c := range slices.Concat(own, all) { // of equally near ones the group's own
+		names = append(names, c.Name())
+	}
+	meant := nearest.Name(name, names)
+	near := func(c *cobra.Command) bool { return meant != "" && c.Name() == meant }
+	for _, try := range []struct {
+		among []*cobra.Command
+		is    func(c *cobra.Command) bool
+	}{{own, called}, {all, called}, {own, near}, {all, near}} {
+		var found []string
+		for _, c := range try.among {
+			if try.is(c) {
+				found = append(found, nameFrom(group, c))
+			}
+		}
+		if len(found) > 0 {
+			e.suggestion = strings.Join(found, " or ")
+			break
+		}
+	}
+	return e
+}
+
+// nameFrom is how a command is called where group was: by its name alone in the same group, and otherwise with those before it.
+func nameFrom(group, c *cobra.Command) string {
+	if c.Parent() == group {
+		return c.Name()
+	}
+	return strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ")
 }
 
 // exactly wants n arguments and names what is missing.

@@ -15,8 +15,9 @@ func (a *App) snapshotFetchCommand(out *outcome) *cobra.Command {
 		o   job.FetchOptions
 	)
 	cmd := &cobra.Command{
-		Use:   "fetch JOB.yaml|URL",
-		Short: "Bring snapshots back from a store",
+		Use:        "fetch JOB.yaml|URL",
+		SuggestFor: []string{"restore", "download", "pull"},
+		Short:      "Bring snapshots back from a store",
 		Long: `Bring the newest whole snapshot that a job has uploaded (snapshot.upload) back into its dir, or into a folder, with all that it adds to and
 the newest of each label. Checksums are compared on the way; a damaged snapshot is passed over for the one before, which is said. The folder must have no
 snapshots yet, and has all of them at once: a call that was cut short is continued by the next.

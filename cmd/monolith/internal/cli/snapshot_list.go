@@ -44,8 +44,9 @@ func (a *App) snapshotsOf(target string, set []string) (path string, r job.Reten
 func (a *App) snapshotListCommand(out *outcome) *cobra.Command {
 	var set []string
 	cmd := &cobra.Command{
-		Use:   "list JOB.yaml|DIR|URL",
-		Short: "List snapshots",
+		Use:        "list JOB.yaml|DIR|URL",
+		SuggestFor: []string{"ls"},
+		Short:      "List snapshots",
 		Long: `List the snapshots of a job's dir, of a folder or of a store (snapshot.upload), the newest first: number, when it was taken, whether it is whole or adds to
 another one, rows, the size of its files, how many examples and batches were applied, and why retention keeps it.
 

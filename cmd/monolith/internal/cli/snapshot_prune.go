@@ -21,8 +21,9 @@ func (a *App) snapshotPruneCommand(out *outcome) *cobra.Command {
 		yes     bool
 	)
 	cmd := &cobra.Command{
-		Use:   "prune JOB.yaml|DIR|URL",
-		Short: "Remove snapshots that need not stay",
+		Use:        "prune JOB.yaml|DIR|URL",
+		SuggestFor: []string{"delete", "remove", "rm"},
+		Short:      "Remove snapshots that need not stay",
 		Long: `Remove the snapshots of a job's dir, of a folder or of a store that need not stay. What stays are the newest of them, those that are younger than a time, those that are
 exempt, pinned ones, the newest of each label, damaged ones, and what any of these adds to.
 
@@ -103,8 +104,9 @@ func (a *App) snapshotTakeCommand(out *outcome) *cobra.Command {
 		note string
 	)
 	cmd := &cobra.Command{
-		Use:   "take JOB.yaml",
-		Short: "Ask a running job for a snapshot",
+		Use:        "take JOB.yaml",
+		SuggestFor: []string{"create", "save"},
+		Short:      "Ask a running job for a snapshot",
 		Long: `Ask the coordinator of a running job, shard 0 at ps.addresses, for a snapshot now, and wait until it is durable. Training continues
 meanwhile.
 
