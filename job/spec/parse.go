@@ -136,7 +136,7 @@ type Weight struct {
 
 // Join adds the columns of a side table to each row: those of the line whose KeyColumn equals the row's Key.
 type Join struct {
-	// File is the side table, one line an entry.
+	// File is the side table, one line an entry, as it is read: not compressed.
 	File string `yaml:"file" required:"true"`
 	// Delimiter stands between columns; with a comma the lines are csv.
 	Delimiter string `yaml:"delimiter" default:"\t"`

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/monolith-go/monolith/internal/foreign"
 	"github.com/monolith-go/monolith/sources/filesource"
 )
 
@@ -20,41 +21,6 @@ const (
 )
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
-
-// foreignMarks are what files begin with that hold no lines of UTF-8, as no text does: what they are, and what to do. Of two that begin alike the longer comes first.
-var foreignMarks = []struct{ mark, what, do string }{
-	{"\xff\xfe\x00\x00", "text in UTF-32, and UTF-8 is read", "iconv -f UTF-32 -t UTF-8"},
-	{"\x00\x00\xfe\xff", "text in UTF-32, and UTF-8 is read", "iconv -f UTF-32 -t UTF-8"},
-	{"\xff\xfe", "text in UTF-16, and UTF-8 is read", "iconv -f UTF-16 -t UTF-8"},
-	{"\xfe\xff", "text in UTF-16, and UTF-8 is read", "iconv -f UTF-16 -t UTF-8"},
-	{"\x28\xb5\x2f\xfd", "compressed by zstd, and gzip is read, or what is not compressed", "zstd -dc | gzip"},
-	{"\xfd7zXZ\x00", "compressed by xz, and gzip is read, or what is not compressed", "xz -dc | gzip"},
-	{"PK\x03\x04", "a zip archive, and gzip is read, or what is not compressed", "unzip -p | gzip"},
-	{"SQLite format 3\x00", "a database of SQLite, and text is read", "sqlite3 -csv -header"},
-	{"ARROW1\x00\x00", "in Arrow's format, and text is read", "pyarrow.parquet.write_table, for source.parquet"},
-	{"PAR1\x15", "in Parquet, which source.parquet reads", ""},
-	{"Obj\x01", "in Avro, and text is read", "avro-tools tojson"},
-}
-
-// foreign says what a file that begins so is where it holds no lines, and what converts it.
-func foreign(head []byte) (what, do string) {
-	for _, m := range foreignMarks {
-		if bytes.HasPrefix(head, []byte(m.mark)) {
-			return m.what, m.do
-		}
-	}
-	const bzip2, block, tar, tarAt = "BZh", "1AY&SY", "ustar", 257
-	switch {
-	case bytes.HasPrefix(head, []byte(bzip2)) && len(head) > len(bzip2) && bytes.HasPrefix(head[len(bzip2)+1:], []byte(block)):
-		return "compressed by bzip2, and gzip is read, or what is not compressed", "bzip2 -dc | gzip"
-	case len(head) > tarAt && bytes.HasPrefix(head[tarAt:], []byte(tar)):
-		return "a tar archive, and the files in it are read", "tar -x"
-	}
-	return "", ""
-}
-
-// headBytes is how much of a file foreign looks at.
-const headBytes = 262
 
 // maxQuotedLines bounds the lines of one quoted record. Where a quote is never closed, each line after it is looked at
 // again so many times at most.
@@ -85,12 +51,9 @@ func (s *scanner) Offset() int64 { return s.off }
 
 // skipMark passes over a byte order mark; the stream is at its beginning. Errors: a [filesource.BadRecord] for what holds no lines of UTF-8.
 func (s *scanner) skipMark() error {
-	beginning, _ := s.br.Peek(headBytes) // a short or broken stream shows when its lines are read
-	if what, do := foreign(beginning); what != "" {
-		if do != "" {
-			do = "; convert it: " + do
-		}
-		return &filesource.BadRecord{Reason: reasonForeign, Err: fmt.Errorf("the file is %s%s", what, do)}
+	beginning, _ := s.br.Peek(foreign.HeadBytes) // a short or broken stream shows when its lines are read
+	if what := foreign.Source(beginning); what != "" {
+		return &filesource.BadRecord{Reason: reasonForeign, Err: fmt.Errorf("the file is %s", what)}
 	}
 	head, err := s.br.Peek(len(byteOrderMark))
 	if err != nil || !bytes.Equal(head, byteOrderMark) {

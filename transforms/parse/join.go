@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"unicode/utf8"
 
+	"github.com/monolith-go/monolith/internal/foreign"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/pipeline"
 )
@@ -46,6 +47,9 @@ func loadSide(ctx context.Context, from fsx.FS, p *program, j *join) (*side, err
 	text, err := readBounded(ctx, from, j.File, j.MaxBytes)
 	if err != nil {
 		return nil, err
+	}
+	if what := foreign.Table(text[:min(len(text), foreign.HeadBytes)]); what != "" {
+		return nil, fmt.Errorf("%s is %s: %w", j.File, what, pipeline.ErrConfig)
 	}
 	s := &side{rows: map[string]int32{}, output: make([]output, len(j.feature)), filled: make([][]bool, len(j.feature)), errs: make([]map[int32]error, len(j.feature))}
 	for k := range s.errs {

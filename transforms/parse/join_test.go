@@ -172,6 +172,9 @@ func TestJoinFaults(t *testing.T) {
 		{"fields", "1\ta\n2\n", 0, pipeline.ErrConfig, "side:2: 1 fields instead of 2"},
 		{"key twice", "1\ta\n2\tb\n1\tc\n", 0, pipeline.ErrConfig, `side:3: key "1" occurs twice`},
 		{"encoding", "1\tCaf\xe9\n", 0, pipeline.ErrConfig, "side:1: not UTF-8, is it latin1?"},
+		{"UTF-16", "\xff\xfe1\x00\t\x00a\x00\n\x00", 0, pipeline.ErrConfig, "side is text in UTF-16, and UTF-8 is read; convert it: iconv -f UTF-16 -t UTF-8"},
+		{"gzip", "\x1f\x8b\x08\x00", 0, pipeline.ErrConfig, "side is compressed by gzip, and what is not compressed is read; convert it: gzip -dc"},
+		{"Parquet", "PAR1\x15\x04", 0, pipeline.ErrConfig, "side is in Parquet, and text is read"},
 		{"size", "1\tabcdef\n", 5, pipeline.ErrConfig, "is larger than max_bytes, 5"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
