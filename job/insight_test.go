@@ -52,10 +52,15 @@ func TestInsight(t *testing.T) {
 			if got.Examples != want.Examples || len(got.Features) != len(c.Parse.Features) || len(got.Layers) == 0 || len(got.Metrics) == 0 {
 				t.Fatalf("got %+v", got)
 			}
-			for name, v := range got.Metrics {
-				if v != want.Metrics[name] {
-					t.Errorf("%s is %v, of the evaluation %v", name, v, want.Metrics[name])
-				}
+			if diff := cmp.Diff(want.Metrics, got.Metrics); diff != "" {
+				t.Errorf("metrics beside those of the evaluation: %s", diff)
+			}
+			var asked []string
+			for _, h := range c.AllHeads() {
+				asked = append(asked, h.Metrics...)
+			}
+			if len(asked) < 3 || len(got.Metrics) != len(asked) {
+				t.Errorf("the metrics %v for those asked for, %v", got.Metrics, asked)
 			}
 			largest, before := 0.0, math.Inf(-1)
 			for _, f := range got.Features {

@@ -54,13 +54,13 @@ func Insight(ctx context.Context, cfg *spec.Config, opts InsightOptions) (*resul
 	}
 	out := &result.Insight{
 		Examples: found.rows, Seconds: time.Since(began).Seconds(), BadRows: found.bad, Snapshot: found.path, Which: found.which,
-		Metrics: usualScores(&own, found.predictions),
+		Metrics: evaluated(&own, found.predictions),
 	}
 	layout := of.Layout()
 	for i, f := range of.Features() {
 		g := &gathered.Features[i]
 		g.Exchanged.Arrange()
-		made := result.FeatureInsight{Name: f.Name, Share: float64(g.Rows) / float64(max(gathered.Rows, 1)), Changes: usualScores(&own, &g.Exchanged)}
+		made := result.FeatureInsight{Name: f.Name, Share: float64(g.Rows) / float64(max(gathered.Rows, 1)), Changes: evaluated(&own, &g.Exchanged)}
 		for name := range made.Changes {
 			made.Changes[name] -= out.Metrics[name]
 		}
@@ -95,17 +95,10 @@ func root(squares float64, count int64) float64 {
 	return math.Sqrt(squares / float64(max(count, 1)))
 }
 
-// usualScores are the usual metrics of all heads.
-func usualScores(cfg *spec.Config, c *metric.Collection) result.Scores {
-	out := result.Scores{}
-	var w metric.Workspace
-	for i, h := range cfg.AllHeads() {
-		set := c.Set(i, -1)
-		for _, m := range usual(cfg, &h) {
-			out[h.Score(m.Name)] = m.Measure(&w, &set)
-		}
-	}
-	return out
+// evaluated are the metrics of all heads, as an evaluation has them.
+func evaluated(cfg *spec.Config, c *metric.Collection) result.Scores {
+	scores, _ := measure(cfg, c, groupKey(cfg))
+	return scores
 }
 
 // harm says how much worse the first metric of a job is for a change; a change that is no number is none.
@@ -113,7 +106,7 @@ func harm(cfg *spec.Config, changes result.Scores) float64 {
 	var name string
 	var of metric.Metric
 	for _, h := range cfg.AllHeads() {
-		if all := usual(cfg, &h); name == "" && len(all) > 0 {
+		if all := metricsOf(cfg, &h); name == "" && len(all) > 0 {
 			name, of = h.Score(all[0].Name), all[0]
 		}
 	}
