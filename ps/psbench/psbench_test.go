@@ -26,6 +26,7 @@ func TestWire(t *testing.T) {
 		"wire lookup 64 KiB with a shard": "in process", "wire push 64 KiB with a shard": "in process",
 		"wire lookup 64 KiB in bf16": "float32", "wire push 64 KiB in bf16": "float32",
 		"wire lookup 64 KiB in fp16": "float32", "wire push 64 KiB in fp16": "float32",
+		"wire lookup 64 KiB over TLS": "plain", "wire push 64 KiB over TLS": "plain",
 	}
 	if len(results) != len(against) {
 		t.Errorf("%d results, want %d", len(results), len(against))

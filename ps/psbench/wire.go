@@ -26,7 +26,7 @@ const (
 // Wire measures lookups and pushes over a stream against plain TCP framing of the same bytes, on loopback: payload
 // per second of processor time of both ends together. The other end of either answers out of a fixed buffer; the cases
 // "with a shard" have a shard at the end of the stream, and one in this process beside; those of a precision are the same rows as float32
-// beside, and MB are those of float32 in both.
+// beside, and MB are those of float32 in both. Those over TLS have the same stream without it beside.
 func Wire(ctx context.Context, o bench.Options) ([]bench.Result, error) {
 	var out []bench.Result
 	for _, shard := range []bool{false, true} {
@@ -62,6 +62,19 @@ func Wire(ctx context.Context, o bench.Options) ([]bench.Result, error) {
 			}
 		}
 	}
+	for _, op := range []string{"lookup", "push"} {
+		for _, size := range []int{64 << 10, 256 << 10, 1 << 20} {
+			name := fmt.Sprintf("wire %s %d KiB over TLS", op, size>>10)
+			if !o.Wants(name) {
+				continue
+			}
+			r, err := compareTLS(ctx, o, name, op == "push", size/rowBytes)
+			if err != nil {
+				return out, err
+			}
+			out = append(out, r)
+		}
+	}
 	return out, nil
 }
 
@@ -70,7 +83,7 @@ func comparePrecision(ctx context.Context, o bench.Options, name string, push bo
 	defer func() { err = errors.Join(err, ends.close()) }()
 	var both [2]bench.Candidate
 	for i, p := range []param.Precision{precision, param.Float32} {
-		conn, err := overWire(ctx, fixed{}, p, &ends)
+		conn, err := overWire(ctx, fixed{}, p, nil, &ends)
 		if err != nil {
 			return bench.Result{}, err
 		}
@@ -100,7 +113,7 @@ func compareWire(ctx context.Context, o bench.Options, name string, push, shard 
 	if err != nil {
 		return bench.Result{}, err
 	}
-	if conn, err = overWire(ctx, conn, param.Float32, &ends); err != nil {
+	if conn, err = overWire(ctx, conn, param.Float32, nil, &ends); err != nil {
 		return bench.Result{}, err
 	}
 	ours, err := caller(ctx, "stream", conn, push, rows)
@@ -218,13 +231,13 @@ type kept struct{ ps.Conn }
 
 func (kept) Close(context.Context, bool) error { return nil }
 
-// overWire puts a conn of this process behind a server of it.
-func overWire(ctx context.Context, c ps.Conn, p param.Precision, ends *ends) (ps.Conn, error) {
+// overWire puts a conn of this process behind a server of it, over TLS unless that is nil.
+func overWire(ctx context.Context, c ps.Conn, p param.Precision, tls *wire.TLS, ends *ends) (ps.Conn, error) {
 	l, err := wire.Listen("127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	srv, err := wire.NewServer(wire.ServerConfig{})
+	srv, err := wire.NewServer(wire.ServerConfig{TLS: tls})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
@@ -232,7 +245,7 @@ func overWire(ctx context.Context, c ps.Conn, p param.Precision, ends *ends) (ps
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
 	ends.add(func() error { srv.Stop(); return <-served })
-	cc, err := wire.NewClient(l.Addr().String(), wire.ClientConfig{})
+	cc, err := wire.NewClient(l.Addr().String(), wire.ClientConfig{TLS: tls})
 	if err != nil {
 		return nil, err
 	}

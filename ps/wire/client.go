@@ -96,6 +96,7 @@ const lineProtocol = "monolith-ps"
 func lineTLS(conf *tls.Config, network, address string) *tls.Config {
 	c := conf.Clone()
 	c.NextProtos = []string{lineProtocol}
+	c.DynamicRecordSizingDisabled = true // frames are read as a whole
 	if c.ServerName == "" {
 		c.ServerName = "localhost" // as gRPC has it for unix sockets
 		if host, _, err := net.SplitHostPort(address); err == nil && network == "tcp" {
@@ -126,7 +127,7 @@ func (c *Client) line(ctx context.Context, stream grpc.ClientStream, t ticket) (
 		}
 	}()
 	if c.tls != nil {
-		encrypted := tls.Client(conn, c.tls)
+		encrypted := tls.Client(&batch{Conn: conn}, c.tls)
 		if err := encrypted.HandshakeContext(ctx); err != nil {
 			return nil, fmt.Errorf("wire: %w", err)
 		}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -60,6 +61,7 @@ type line struct {
 	net.Conn
 	to    io.Writer // Conn, or what is behind it and takes several buffers at once
 	moved func()    // called when bytes have gone or come; may be nil
+	batch *batch    // below TLS; nil without
 }
 
 // lineBuffer is what the kernel is to hold of the frames in a unix socket, bytes: a frame that is written need not wait for its reader time and again, as
@@ -67,7 +69,7 @@ type line struct {
 const lineBuffer = 2 << 20
 
 func newLine(c net.Conn, moved func()) *line {
-	l := &line{Conn: c, to: c, moved: moved}
+	l := &line{Conn: c, to: c, moved: moved, batch: batchOf(c)}
 	if b, ok := c.(*boundConn); ok {
 		l.to = b.Conn
 	}
@@ -87,7 +89,13 @@ func (l *line) Read(p []byte) (int, error) {
 }
 
 func (l *line) writev(b *net.Buffers) error {
+	if l.batch != nil {
+		l.batch.begin()
+	}
 	_, err := b.WriteTo(l.to)
+	if l.batch != nil {
+		err = cmp.Or(l.batch.flush(), err) // TLS has none where what it wrote was kept
+	}
 	if l.moved != nil {
 		l.moved()
 	}

@@ -78,6 +78,7 @@ func NewServer(c ServerConfig, more ...grpc.ServerOption) (*Server, error) {
 			return nil, fmt.Errorf("wire: %w", err)
 		}
 		conf.NextProtos = []string{"h2", lineProtocol}
+		conf.DynamicRecordSizingDisabled = true // frames are read as a whole
 		creds.TransportCredentials = credentials.NewTLS(conf)
 	}
 	r := recovery{c.Logger}

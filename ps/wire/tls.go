@@ -42,7 +42,7 @@ func (c *serverCreds) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthI
 		}
 		return c.sort(raw, info)
 	}
-	held := &heldConn{Conn: raw, hold: true}
+	held := &heldConn{batch: batch{Conn: raw}, hold: true}
 	conn, info, err := c.TransportCredentials.ServerHandshake(held)
 	held.hold = false
 	if err == nil {
@@ -77,7 +77,7 @@ func (c *serverCreds) Clone() credentials.TransportCredentials {
 
 // heldConn stays open while hold is set.
 type heldConn struct {
-	net.Conn
+	batch
 	hold bool
 }
 
@@ -86,5 +86,5 @@ func (c *heldConn) Close() error {
 	if c.hold {
 		return nil
 	}
-	return c.Conn.Close()
+	return c.batch.Close()
 }
