@@ -101,6 +101,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			"serve":    jobbench.Serve,
 			"export":   jobbench.Export,
 			"size":     jobbench.Size,
+			"frappe":   jobbench.Frappe,
 			"procs":    jobbench.Procs,
 			"month":    jobbench.Month,
 			"wire":     psbench.Wire,

@@ -1,4 +1,4 @@
-// Package jobbench measures whole training jobs, for `monolith bench step`, `queues`, `predict`, `serve`, `size` and `procs`.
+// Package jobbench measures whole training jobs, for `monolith bench step`, `queues`, `predict`, `serve`, `size`, `frappe` and `procs`.
 package jobbench
 
 import (

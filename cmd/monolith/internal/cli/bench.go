@@ -23,7 +23,7 @@ type benchmark struct {
 
 // benchmarks are all of them, a file each.
 func benchmarks() []benchmark {
-	return []benchmark{benchGemm(), benchStep(), benchQueues(), benchPredict(), benchExport(), benchServe(), benchSize(), benchProcs(), benchMonth(), benchTable(), benchLarge(), benchWire(), benchWAL(), benchSnapshot()}
+	return []benchmark{benchGemm(), benchStep(), benchQueues(), benchPredict(), benchExport(), benchServe(), benchSize(), benchFrappe(), benchProcs(), benchMonth(), benchTable(), benchLarge(), benchWire(), benchWAL(), benchSnapshot()}
 }
 
 func (a *App) benchCommand(out *outcome) *cobra.Command {
