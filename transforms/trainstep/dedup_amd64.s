@@ -53,6 +53,49 @@ loop:
 	VZEROUPPER
 	RET
 
+// func scanFids512(fids *int64, n int, shift uint64, dst *int32) (low, high int64)
+TEXT ·scanFids512(SB), NOSPLIT, $0-48
+	MOVQ fids+0(FP), SI
+	MOVQ n+8(FP), CX
+	MOVQ dst+24(FP), DI
+	MOVQ shift+16(FP), AX
+	MOVQ AX, X7
+	MOVQ $0x9e3779b97f4a7c15, AX
+	VPBROADCASTQ AX, Z6
+	VMOVDQU64 (SI), Z8   // least
+	VMOVDQA64 Z8, Z9     // greatest
+
+loop:
+	VMOVDQU64 (SI), Z0
+	VPMINSQ Z0, Z8, Z8
+	VPMAXSQ Z0, Z9, Z9
+	VPSRLQ $32, Z0, Z1
+	VPXORQ Z1, Z0, Z0
+	VPMULLQ Z6, Z0, Z0
+	VPSRLQ X7, Z0, Z0
+	VPMOVQD Z0, Y0
+	VMOVDQU Y0, (DI)
+	ADDQ $64, SI
+	ADDQ $32, DI
+	SUBQ $8, CX
+	JG   loop
+	VEXTRACTI64X4 $1, Z8, Y0
+	VPMINSQ Y0, Y8, Y8
+	VEXTRACTI128 $1, Y8, X0
+	VPMINSQ X0, X8, X8
+	VPSHUFD $0x4e, X8, X0
+	VPMINSQ X0, X8, X8
+	VMOVQ X8, low+32(FP)
+	VEXTRACTI64X4 $1, Z9, Y0
+	VPMAXSQ Y0, Y9, Y9
+	VEXTRACTI128 $1, Y9, X0
+	VPMAXSQ X0, X9, X9
+	VPSHUFD $0x4e, X9, X0
+	VPMAXSQ X0, X9, X9
+	VMOVQ X9, high+40(FP)
+	VZEROUPPER
+	RET
+
 // func enterFirsts(at *int32, n int, firsts *[1 << 16]uint16)
 TEXT ·enterFirsts(SB), NOSPLIT, $0-24
 	MOVQ at+0(FP), SI

@@ -11,9 +11,8 @@ import (
 
 // TestDedupFollowsMap compares with a map over many batches of one dedup, with few and many distinct fids.
 func TestDedupFollowsMap(t *testing.T) {
-	for _, portable := range []bool{false, true} {
+	for _, d := range []dedup{{}, {narrow: true}, {portable: true}} {
 		rng := rand.New(rand.NewPCG(1, 2))
-		d := dedup{portable: portable}
 		for batch := range 300 {
 			d.reset(d.keys[:0], d.counts[:0])
 			number := map[int64]int32{}
@@ -64,7 +63,7 @@ func TestDedupFollowsMap(t *testing.T) {
 func TestScanVectors(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
-	vector, portable := new(dedup), &dedup{portable: true}
+	vector, narrow, portable := new(dedup), &dedup{narrow: true}, &dedup{portable: true}
 	for n := 1; n < 70; n++ {
 		for range 30 {
 			fids := make([]int64, n)
@@ -78,6 +77,9 @@ func TestScanVectors(t *testing.T) {
 			}
 			if !slices.Equal(got, want) || vector.firsts != portable.firsts {
 				t.Fatalf("%d: places %d and %d, or their first rows, differ", fids, got, want)
+			}
+			if l, h := narrow.scan(got, fids); low != l || high != h || !slices.Equal(got, want) || narrow.firsts != portable.firsts {
+				t.Fatalf("%d without AVX-512: from %d to %d, places %d in place of %d", fids, l, h, got, want)
 			}
 		}
 	}
