@@ -178,9 +178,15 @@ func each(value func(z, y float64) float64) func(t Batch64) float64 {
 }
 
 // stepCrossEntropy is a loop of its own: it is the loss of nearly every model. The value is max(z, 0) - z·y + ln(1+e^-|z|),
-// which neither overflows nor cancels (TensorFlow, sigmoid_cross_entropy_with_logits), the derivative σ(z) - y.
+// which neither overflows nor cancels (TensorFlow, sigmoid_cross_entropy_with_logits), the derivative σ(z) - y. The logarithms of examples that
+// weigh 1 are one of the product of many.
 func stepCrossEntropy(b *Batch) float64 {
+	const (
+		rounds = 512  // factors of a product: each is at most 2
+		small  = 1e-6 // an e below that has too few digits left in 1+e
+	)
 	scale, sum, plain := 1/float64(b.Rows), 0.0, b.Shift == 0 && b.Bound == 0 && !b.SampleBias
+	product, factors := 1.0, 0
 	for r := range b.Rows {
 		w, counts := b.weight(r)
 		for i := r * b.Width; i < (r+1)*b.Width; i++ {
@@ -202,10 +208,19 @@ func stepCrossEntropy(b *Batch) float64 {
 			if b.Grad[i] = 0; inside {
 				b.Grad[i] = float32(w * (p - y) * slope * scale * b.Scale)
 			}
-			sum += w * (max(z, 0) - z*y + math.Log1p(e))
+			if w != 1 || e < small {
+				sum += w * (max(z, 0) - z*y + math.Log1p(e))
+				continue
+			}
+			sum += max(z, 0) - z*y
+			product *= 1 + e
+			if factors++; factors == rounds {
+				sum += math.Log(product)
+				product, factors = 1, 0
+			}
 		}
 	}
-	return sum * scale
+	return (sum + math.Log(product)) * scale
 }
 
 // stepFocal has the derivatives (1-p)^γ·(γ·p·ln p - (1-p)) of a label of 1, and p^γ·(p - γ·(1-p)·ln(1-p)) of 0.

@@ -177,6 +177,47 @@ func TestClippedLogits(t *testing.T) {
 	}
 }
 
+// TestCrossEntropyOfMany: the loss of more examples than logarithms are taken of at once is the mean of theirs, also where all are so sure and right that 1 and the
+// exponential have no digit of it in common.
+func TestCrossEntropyOfMany(t *testing.T) {
+	t.Parallel()
+	l, err := loss.Find(loss.CrossEntropy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for _, rows := range []int{1, 511, 512, 513, 1600} {
+		for _, logits := range []func() float32{
+			func() float32 { return 4 * float32(rng.NormFloat64()) },
+			func() float32 { return 100 * (rng.Float32() - .5) },
+			func() float32 { return 12 + 5*rng.Float32() },
+			func() float32 { return 30 + 8*rng.Float32() },
+			func() float32 { return 0 },
+		} {
+			b := &loss.Batch{Rows: rows, Width: 1, Outputs: make([]float32, rows), Labels: make([]float32, rows), Scale: 1, Predictions: make([]float32, rows), Grad: make([]float32, rows)}
+			want := 0.0
+			for r := range b.Outputs {
+				b.Outputs[r], b.Labels[r] = logits(), 1
+				z := float64(b.Outputs[r])
+				if z < 5 && rng.IntN(2) == 0 {
+					b.Labels[r] = 0
+					z = -z
+				}
+				want += max(-z, 0) + math.Log1p(math.Exp(-math.Abs(z)))
+			}
+			want /= float64(rows)
+			got := l.Step(b)
+			if math.Abs(got-want) > 1e-9*want {
+				t.Errorf("%d examples from logit %v on: %v, want %v", rows, b.Outputs[0], got, want)
+			}
+			b.Weights = slices.Repeat([]float32{2}, rows)
+			if double := l.Step(b); math.Abs(double-2*want) > 1e-12*want {
+				t.Errorf("%d examples of weight 2 from logit %v on: %v, want %v", rows, b.Outputs[0], double, 2*want)
+			}
+		}
+	}
+}
+
 // TestSoftmaxByHand checks numbers of softmax that are easily worked out, and that large outputs do not overflow.
 func TestSoftmaxByHand(t *testing.T) {
 	t.Parallel()
