@@ -84,7 +84,7 @@ func (FTRL) StateDim(dim int) int { return 2 * dim }
 
 // Init sets n to InitialAccumulator and z to 0.
 func (o FTRL) Init(w, state []float32) {
-	initial := o.WithDefaults().InitialAccumulator
+	initial := orDefault(o.InitialAccumulator, DefaultFTRLInitialAccumulator)
 	n, z := state[:len(w)], state[len(w):]
 	for k := range n {
 		n[k] = initial
