@@ -194,9 +194,16 @@ func (e Entries) run(r int) (first, past int) {
 func AddEntries(y []float32, e Entries, values []float32, lo, stride int) {
 	n := len(e.offsets) - 1
 	e.check(1, lo, stride, len(values), n, len(y), 1)
-	if e.one && e.weights == nil {
-		for r, i := range e.index[e.offsets[0]:][:n] {
-			y[r] += values[int(i)*stride+lo]
+	if n > 0 && e.one && e.weights == nil {
+		y = y[:n]
+		if base := unsafe.Pointer(unsafe.SliceData(values[lo:])); stride == 1 { // check has seen to it that every index lies within
+			for r, i := range e.index[e.offsets[0]:][:n] {
+				y[r] += *(*float32)(unsafe.Add(base, 4*uintptr(i)))
+			}
+		} else {
+			for r, i := range e.index[e.offsets[0]:][:n] {
+				y[r] += *(*float32)(unsafe.Add(base, 4*uintptr(stride)*uintptr(i)))
+			}
 		}
 		return
 	}
@@ -220,10 +227,16 @@ func AddEntries(y []float32, e Entries, values []float32, lo, stride int) {
 func SpreadEntries(dy []float32, e Entries, values []float32, lo, stride int) {
 	n := len(e.offsets) - 1
 	e.check(1, lo, stride, len(values), n, len(dy), 1)
-	if e.one && e.weights == nil {
+	if n > 0 && e.one && e.weights == nil {
 		dy = dy[:n]
-		for r, i := range e.index[e.offsets[0]:][:n] {
-			values[int(i)*stride+lo] += dy[r]
+		if base := unsafe.Pointer(unsafe.SliceData(values[lo:])); stride == 1 {
+			for r, i := range e.index[e.offsets[0]:][:n] {
+				*(*float32)(unsafe.Add(base, 4*uintptr(i))) += dy[r]
+			}
+		} else {
+			for r, i := range e.index[e.offsets[0]:][:n] {
+				*(*float32)(unsafe.Add(base, 4*uintptr(stride)*uintptr(i))) += dy[r]
+			}
 		}
 		return
 	}

@@ -619,6 +619,21 @@ func checkColumn(t *testing.T, e simd.Entries, values, pooled, grads []float32, 
 	if !sameBits(spread, scattered) {
 		t.Errorf("%+v: spread %v, want %v", e, spread, scattered)
 	}
+	var column, apart []float32 // the numbers side by side, which are those that lie apart
+	for at := lo; at < len(values); at += stride {
+		column, apart = append(column, values[at]), append(apart, scattered[at])
+	}
+	for r := range y {
+		y[r] = .5
+	}
+	simd.AddEntries(y, e, column, 0, 1)
+	if !sameBits(y, want) {
+		t.Errorf("%+v: added side by side %v, want %v", e, y, want)
+	}
+	simd.SpreadEntries(dy, e, column, 0, 1)
+	if !sameBits(column, apart) {
+		t.Errorf("%+v: spread side by side %v, want %v", e, column, apart)
+	}
 	for from := range rows {
 		simd.AddEntries(y[from:], e.Rows(from, rows), values, lo, stride)
 		for r := from; r < rows; r++ {
