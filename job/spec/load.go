@@ -102,10 +102,11 @@ func nearestFile(path string) string {
 // Decode is [Load] for a job that is already in memory; name stands for the file in messages.
 func Decode(data []byte, name string, opts LoadOptions) (*Config, error) {
 	c := &Config{set: opts.Components, untrained: opts.Untrained}
-	places, faults := schema(opts.Components).Decode(data, name, opts.layers(), c)
+	s := schema(opts.Components)
+	places, faults := s.Decode(data, name, opts.layers(), c)
 	if c.places = places; places != nil {
 		c.derive()
-		if more, ok := errors.AsType[*ConfigError](c.Validate()); ok {
+		if more, ok := errors.AsType[*ConfigError](c.validate(s)); ok {
 			faults = conf.Merge(faults, more.Faults)
 		}
 	}

@@ -20,8 +20,11 @@ import (
 
 // Validate reports everything that is wrong with the job at once, as a [*ConfigError], and changes nothing. [Load] has
 // called it already; programs that change a job call it again.
-func (c *Config) Validate() error {
-	v := &validator{c: c, faults: schema(c.set).Check(c, c.places)}
+func (c *Config) Validate() error { return c.validate(schema(c.set)) }
+
+// validate is Validate with the schema of the job's components, which takes milliseconds to make.
+func (c *Config) validate(s *conf.Schema) error {
+	v := &validator{c: c, faults: s.Check(c, c.places)}
 	v.source(&c.Source, "source", c.Parse.Format)
 	if c.SourceName != "" && !sourceName.MatchString(c.SourceName) {
 		v.fault("source_name", "is %q; names are letters, digits, dots, dashes and underscores, 64 at most, and begin with a letter or digit", c.SourceName)
