@@ -100,17 +100,19 @@ func (t *Totals) begin(header []byte) {
 func (h *HeadTotals) add(records []byte, size, weight int) {
 	float := func(at int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(records[at:])) }
 	product, factors := 1.0, 0
+	// Sums in variables stay in registers.
+	examples, weights, predicted, happened, squared, loss := h.Examples, h.Weight, h.Predicted, h.Happened, h.SquaredError, h.LogLoss
 	for ; len(records) > 0; records = records[size:] {
 		p32, y32, w := float(h.at), float(h.at+4), float64(float(weight))
 		if y32 != y32 || w == 0 {
 			continue
 		}
 		p, y := float64(p32), float64(y32)
-		h.Examples++
-		h.Weight += w
-		h.Predicted += w * p
-		h.Happened += w * y
-		h.SquaredError += w * (p - y) * (p - y)
+		examples++
+		weights += w
+		predicted += w * p
+		happened += w * y
+		squared += w * (p - y) * (p - y)
 		if !(p >= 0 && p <= 1 && (y == 0 || y == 1)) {
 			h.Probabilities = false
 		}
@@ -119,20 +121,18 @@ func (h *HeadTotals) add(records []byte, size, weight int) {
 		}
 		h.counts[int(y)][bucket(p32)] += w
 		q := min(max(p, minProbability), 1-minProbability)
-		if y == 0 {
-			q = 1 - q
-		}
+		q = math.Abs(1 - y - q) // 1-q for a label of 0, without a branch on what cannot be guessed
 		if w != 1 {
-			h.LogLoss -= w * math.Log(q)
+			loss -= w * math.Log(q)
 			continue
 		}
 		product *= q
 		if factors++; factors == rounds {
-			h.LogLoss -= math.Log(product)
+			loss -= math.Log(product)
 			product, factors = 1, 0
 		}
 	}
-	h.LogLoss -= math.Log(product)
+	h.Examples, h.Weight, h.Predicted, h.Happened, h.SquaredError, h.LogLoss = examples, weights, predicted, happened, squared, loss-math.Log(product)
 }
 
 // bucket is that of a number from 0, which may be negative zero, to 1.
