@@ -102,6 +102,25 @@ TEXT ·enterFirsts(SB), NOSPLIT, $0-24
 	MOVQ n+8(FP), CX
 	MOVQ firsts+16(FP), DI
 
+four:
+	SUBQ $4, CX
+	JLT  rest
+	MOVWLZX 12(SI)(CX*4), AX
+	MOVWLZX 8(SI)(CX*4), BX
+	MOVWLZX 4(SI)(CX*4), DX
+	MOVWLZX (SI)(CX*4), R8
+	LEAQ 3(CX), R9
+	MOVW R9, (DI)(AX*2)
+	LEAQ 2(CX), R9
+	MOVW R9, (DI)(BX*2)
+	LEAQ 1(CX), R9
+	MOVW R9, (DI)(DX*2)
+	MOVW CX, (DI)(R8*2)
+	JMP  four
+
+rest:
+	ADDQ $4, CX
+
 loop:
 	DECQ CX
 	JLT  done
