@@ -61,6 +61,11 @@ func fetchRows(at *uintptr, n int, span uintptr)
 //go:noescape
 func countRows(metas *[32]uintptr, apart uintptr, ids, counts *uint32, n int, time int64)
 
+// countNarrow is countRows for rows at these addresses that have their metas so many bytes behind where they begin.
+//
+//go:noescape
+func countNarrow(at *uintptr, meta uintptr, counts *uint32, n int, time int64)
+
 // lookupChunk is how many keys go through lookupRows at once.
 const lookupChunk = 1024
 
@@ -248,6 +253,10 @@ func (t *Mem) applyVector(u *Update) {
 		}
 		for i := range t.segs {
 			t.updateVector(&t.segs[i], u, from, at[b][:n], ids[b][:n])
+		}
+		if t.slabs.narrow() {
+			countNarrow(&at[b][0], uintptr(4*t.slabs.stride), &u.Counts[from], n, u.Time)
+			continue
 		}
 		countRows(&t.slabs.metaBase, uintptr(t.slabs.metaPitch()), &ids[b][0], &u.Counts[from], n, u.Time)
 	}

@@ -444,3 +444,28 @@ loop:
 
 done:
 	RET
+
+// func countNarrow(at *uintptr, meta uintptr, counts *uint32, n int, time int64)
+TEXT ·countNarrow(SB), NOSPLIT, $0-40
+	MOVQ at+0(FP), SI
+	MOVQ meta+8(FP), DI
+	MOVQ counts+16(FP), R8
+	MOVQ n+24(FP), R9
+	MOVQ time+32(FP), R10
+	XORQ R11, R11
+
+loop:
+	CMPQ R11, R9
+	JGE  done
+	MOVQ (SI)(R11*8), AX
+	MOVL (R8)(R11*4), CX
+	MOVQ (AX)(DI*1), BX
+	ADDQ CX, 8(AX)(DI*1)
+	CMPQ BX, R10
+	CMOVQLT R10, BX
+	MOVQ BX, (AX)(DI*1)
+	INCQ R11
+	JMP  loop
+
+done:
+	RET
