@@ -104,7 +104,7 @@ func TestShortFormsAndDerived(t *testing.T) {
 	if s, ok := c.Source.Value().(*components.Synthetic); !ok || s.Examples != 200000 || c.Parse.Format != "tf_example" {
 		t.Errorf("source is %+v, format %q", c.Source.Value(), c.Parse.Format)
 	}
-	if p := c.Train.Prefetch; p.Lookup != 0 || p.Push != 0 || p.Parse != 4 {
+	if p := c.Train.Prefetch; p.Lookup != 0 || p.Push != 0 || p.Parse != 2 {
 		t.Errorf("prefetch in deterministic mode is %+v", p)
 	}
 	c = decode(t, strings.Replace(movielens, `label: {name: rating, positive: ">= 4"}`, "label: rating", 1), job.LoadOptions{})

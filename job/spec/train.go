@@ -61,7 +61,7 @@ type Train struct {
 // workers train.max_staleness says what may be lacking of the others.
 type Prefetch struct {
 	// Parse is how many parsed batches wait for their lookup.
-	Parse int `yaml:"parse" default:"4" min:"0" max:"1024"`
+	Parse int `yaml:"parse" default:"2" min:"0" max:"1024"`
 	// Lookup is how many looked-up batches may wait for their step. It hides the time of lookups, which matters most where
 	// shards are far away. Rows are then read with their optimizers' state.
 	Lookup int `yaml:"lookup" default:"0" min:"0" max:"1024"`
