@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"fmt"
 	"runtime"
 	"sync/atomic"
 
@@ -13,6 +14,7 @@ type cores struct {
 	each int          // of a batch at most
 	all  atomic.Int32 // of all of them
 	busy atomic.Int32
+	pins atomic.Pointer[pins] // nil: batches are computed where the kernel puts them
 }
 
 // mostCores is how many processors a batch is computed on at most: requests have some hundred examples, of which more threads than that get too few to be worth waking.
@@ -32,6 +34,16 @@ func newCores() *cores {
 // limit makes batches leave all but so many processors alone.
 func (c *cores) limit(all int) { c.all.Store(int32(min(all, runtime.GOMAXPROCS(0)))) }
 
+// pin makes batches keep to CPUs of their own, where each has one. Errors: why they do not.
+func (c *cores) pin() error {
+	if c.each > 1 || runtime.GOMAXPROCS(0) != 2 {
+		return fmt.Errorf("the process computes with %d threads, not 2", runtime.GOMAXPROCS(0))
+	}
+	p, err := newPins()
+	c.pins.Store(p)
+	return err
+}
+
 // newSession makes a session that uses the processors that are to spare.
 func (v *Version) newSession() model.Session {
 	s := v.params.Model().Graph.NewSession(v.cores.each)
@@ -49,7 +61,12 @@ func (c *cores) taken() bool {
 
 // predict computes the predictions of a batch.
 func (c *cores) predict(s model.Session, in *model.Inputs) [][]float32 {
-	c.busy.Add(1)
+	busy := c.busy.Add(1)
 	defer c.busy.Add(-1)
+	if p := c.pins.Load(); p != nil && busy <= 2 { // with more, both CPUs have enough to do wherever they are computed
+		if cpu := p.pin(); cpu != nil {
+			defer p.unpin(cpu)
+		}
+	}
 	return s.Predict(in)
 }

@@ -27,6 +27,9 @@ func TestCores(t *testing.T) {
 		if tt.limit > 0 {
 			c.limit(tt.limit)
 		}
+		if err := c.pin(); tt.procs != 2 && (err == nil || c.pins.Load() != nil) {
+			t.Errorf("%d threads are pinned", tt.procs)
+		}
 		runtime.GOMAXPROCS(before)
 		c.busy.Store(int32(tt.busy))
 		if c.each != tt.each || c.taken() != tt.taken {

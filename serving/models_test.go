@@ -64,7 +64,7 @@ func TestAnotherFolder(t *testing.T) {
 	var log bytes.Buffer
 	m := serving.NewModels(serving.ModelsOptions{Recipe: recipe, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	t.Cleanup(m.Close)
-	h := serving.NewServer(serving.Options{Models: m, Threads: 2}).Handler(nil)
+	h := serving.NewServer(serving.Options{Models: m, Threads: 2, PinThreads: true}).Handler(nil)
 	body := instances(t, a.asked[:5])
 	from := func(dir string) string {
 		t.Helper()

@@ -24,6 +24,9 @@ type Options struct {
 	// Threads is how many requests are computed at a time; 0: one for each CPU, or four where rows come from row shards, for which they wait. A request that comes while CPUs are idle is computed on up to four
 	// of them, but of no more than Threads.
 	Threads int
+	// PinThreads binds the threads that compute to a CPU each while they do, on Linux where the process has two CPUs, so that the kernel's scheduler does not let them share one while the other is idle. A CPU
+	// that others keep busy is left to the kernel. Where it cannot be done the log says why.
+	PinThreads bool
 	// Waiting is how many requests wait for a thread at most, others being refused with RESOURCE_EXHAUSTED; 0: 64 for each thread.
 	Waiting int
 	// MaxCalls is how many calls there are at a time over all connections, also such whose request has not come yet, others being refused with RESOURCE_EXHAUSTED before it is
@@ -81,6 +84,11 @@ func NewServer(o Options) *Server {
 	o.BatchExamples = cmp.Or(o.BatchExamples, 256)
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.PinThreads && o.Models != nil {
+		if err := o.Models.cores.pin(); err != nil {
+			o.Logger.Warn("threads are not pinned", "err", err)
+		}
+	}
 	return &Server{o: o, models: o.Models, limits: limits{o.MaxExamples, 4 * o.MaxBytes}, threads: make(chan struct{}, o.Threads), draining: make(chan struct{})}
 }
 

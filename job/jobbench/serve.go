@@ -47,7 +47,7 @@ const (
 
 // Serve measures answers to requests of 256 examples, of one user each, with DeepFM over 39 fields on two cores: requests a second in this process, over gRPC and over REST on
 // loopback with the client in this process too, beside onnxruntime and TensorFlow, which predict in their processes with the same model and have the requests in memory; the time of
-// an answer at half of that load; and what is allocated for one. Then the same in this process with the rows of row shards. o.Rows is how many rows the model is trained on.
+// an answer at half of that load; both with threads pinned too; and what is allocated for one. Then the same in this process with the rows of row shards. o.Rows is how many rows the model is trained on.
 func Serve(ctx context.Context, o bench.Options) (results []bench.Result, err error) {
 	o = o.WithDefaults()
 	if o.Rows == 0 {
@@ -69,25 +69,35 @@ func Serve(ctx context.Context, o bench.Options) (results []bench.Result, err er
 		return nil, err
 	}
 	defer stop()
+	pinned, err := s.pinned(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, pinned.close()) }()
 	for _, way := range []struct {
-		name string
-		ask  func(context.Context, int) error
+		name        string
+		ask, pinned func(context.Context, int) error
 	}{
-		{"in process", s.inProcess}, {"over gRPC", s.overGRPC}, {"over REST", s.overREST},
+		{"in process", s.inProcess, pinned.inProcess}, {"over gRPC", s.overGRPC, pinned.overGRPC}, {"over REST", s.overREST, pinned.overREST},
 	} {
 		name := "serve deepfm " + way.name + ", 2 cores"
 		if !o.Wants(name) {
 			continue
 		}
-		r, err := bench.Compare(ctx, o, name, "requests/s", bench.Wall, bench.Candidate{Name: "monolith", Run: func() (float64, error) {
-			return inTurn, each(ctx, inTurn, 2*serveCores, way.ask)
-		}}, theirs...)
+		turn := func(name string, ask func(context.Context, int) error) bench.Candidate {
+			return bench.Candidate{Name: name, Run: func() (float64, error) { return inTurn, each(ctx, inTurn, 2*serveCores, ask) }}
+		}
+		r, err := bench.Compare(ctx, o, name, "requests/s", bench.Wall, turn("monolith", way.ask), theirs...)
 		if err != nil {
 			return nil, err
 		}
 		r.Absent = absent
 		results = append(results, r)
-		halves, err := atHalf(ctx, o, name, r.Ours, way.ask)
+		if r, err = bench.Compare(ctx, o, name+", threads pinned", "requests/s", bench.Wall, turn("pinned", way.pinned), turn("not pinned", way.ask)); err != nil {
+			return nil, err
+		}
+		results = append(results, r)
+		halves, err := atHalf(ctx, o, name, max(r.Ours, r.Theirs["not pinned"]), way.ask, way.pinned)
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +105,7 @@ func Serve(ctx context.Context, o bench.Options) (results []bench.Result, err er
 		if err != nil {
 			return nil, err
 		}
-		results = append(results, halves, allocated)
+		results = append(append(results, halves...), allocated)
 	}
 	sharded, err := serveFromShards(ctx, o, s)
 	return append(results, sharded...), err
@@ -140,19 +150,35 @@ func newServed(ctx context.Context, o bench.Options, dir string) (_ *served, err
 	if err := s.ask(o.Rows); err != nil {
 		return nil, err
 	}
+	if err := s.open(ctx, serving.Options{}); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// pinned is the same model and requests, with threads that are pinned.
+func (s *served) pinned(ctx context.Context) (*served, error) {
+	p := &served{dir: s.dir, inputs: s.inputs, encoded: s.encoded, bodies: s.bodies}
+	p.outs.New = s.outs.New
+	return p, p.open(ctx, serving.Options{PinThreads: true})
+}
+
+// open opens the model and serves it; where there is an error nothing is open.
+func (s *served) open(ctx context.Context, o serving.Options) (err error) {
 	s.models = serving.NewModels(serving.ModelsOptions{Recipe: func(m *export.Model) (parse.Options, error) { return wiring.RecipeOptions(m.Recipe, components.All()) }})
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if err := s.models.Configure(ctx, []serving.ModelConfig{{Name: "deepfm", Dir: filepath.Join(dir, "native")}}); err != nil {
-		return nil, err
+	if err := s.models.Configure(ctx, []serving.ModelConfig{{Name: "deepfm", Dir: filepath.Join(s.dir, "native")}}); err != nil {
+		return err
 	}
-	if err := s.listen(); err != nil {
-		return nil, err
+	o.Models = s.models
+	if err := s.listen(o); err != nil {
+		return err
 	}
-	return s, s.agree(ctx)
+	return s.agree(ctx)
 }
 
 // ask makes the requests of rows of the world, and writes them for others.
@@ -206,8 +232,8 @@ func (s *served) ask(rows int) error {
 }
 
 // listen serves over gRPC and REST on loopback.
-func (s *served) listen() error {
-	server := serving.NewServer(serving.Options{Models: s.models})
+func (s *served) listen(o serving.Options) error {
+	server := serving.NewServer(o)
 	overRPC, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -411,7 +437,7 @@ func each(ctx context.Context, n, atOnce int, ask func(context.Context, int) err
 // atHalf asks at half of a rate, at equal distances whether answers have come or not, and says how long answers took since their time had come: p99 beside p50, milliseconds. The
 // same of a loop that takes as long as an answer and does nothing else is beside it, what the machine makes of it: where two of them run at a time, it does not always give each a core. They take turns of so
 // many requests that a turn has a p99, and the median of turns counts: one pause of the machine is in one turn, and both meet the same.
-func atHalf(ctx context.Context, o bench.Options, name string, rate float64, ask func(context.Context, int) error) (bench.Result, error) {
+func atHalf(ctx context.Context, o bench.Options, name string, rate float64, ask, pinned func(context.Context, int) error) ([]bench.Result, error) {
 	const n = 300
 	const turns = 1 << 20
 	alone := math.Inf(1) // what so many take on an idle core, milliseconds
@@ -420,27 +446,42 @@ func atHalf(ctx context.Context, o bench.Options, name string, rate float64, ask
 		loop(turns)
 		alone = min(alone, time.Since(begin).Seconds()*1e3)
 	}
-	var p50, p99, loop50, loop99, ratios []float64
+	var ours, pins, loops halfLoad
 	for range o.Rounds {
 		took, own, err := atDistances(n, 2/rate, func(i int) error { return ask(ctx, i) })
 		if err != nil {
-			return bench.Result{}, err
+			return nil, err
 		}
+		ours.add(took)
+		if took, _, err = atDistances(n, 2/rate, func(i int) error { return pinned(ctx, i) }); err != nil {
+			return nil, err
+		}
+		pins.add(took)
 		same := int(own[n/2] / alone * turns)
-		loops, _, err := atDistances(n, 2/rate, func(int) error {
+		if took, _, err = atDistances(n, 2/rate, func(int) error {
 			loop(same)
 			return context.Cause(ctx)
-		})
-		if err != nil {
-			return bench.Result{}, err
+		}); err != nil {
+			return nil, err
 		}
-		p50, p99, loop50, loop99 = append(p50, took[n/2]), append(p99, took[n*99/100]), append(loop50, loops[n/2]), append(loop99, loops[n*99/100])
-		ratios = append(ratios, took[n*99/100]/took[n/2])
+		loops.add(took)
 	}
-	return bench.Result{
-		Name: name + ", p99 at half load", Unit: "ms", Ours: bench.Median(p99), Ratio: bench.Median(ratios), Machine: bench.Machine(),
-		Theirs: map[string]float64{"p50": bench.Median(p50), "p50 of a loop": bench.Median(loop50), "p99 of a loop": bench.Median(loop99)},
-	}, nil
+	result := func(name string, h *halfLoad) bench.Result {
+		return bench.Result{
+			Name: name + ", p99 at half load", Unit: "ms", Ours: bench.Median(h.p99), Ratio: bench.Median(h.ratios), Machine: bench.Machine(),
+			Theirs: map[string]float64{"p50": bench.Median(h.p50), "p50 of a loop": bench.Median(loops.p50), "p99 of a loop": bench.Median(loops.p99)},
+		}
+	}
+	return []bench.Result{result(name, &ours), result(name+", threads pinned", &pins)}, nil
+}
+
+// halfLoad is what turns at half of the load gave, milliseconds.
+type halfLoad struct{ p50, p99, ratios []float64 }
+
+// add adds a turn, sorted.
+func (h *halfLoad) add(took []float64) {
+	p50, p99 := took[len(took)/2], took[len(took)*99/100]
+	h.p50, h.p99, h.ratios = append(h.p50, p50), append(h.p99, p99), append(h.ratios, p99/p50)
 }
 
 // atDistances begins n calls at distances of so many seconds, and says how long they took since their time had come, and for themselves; milliseconds, sorted.
