@@ -20,7 +20,7 @@ import (
 // snapshotIDs is how many rows are written where nobody says.
 const snapshotIDs = 10_000_000
 
-// Snapshot measures jobs whose tables have o.Rows rows while a snapshot is written, as SIGUSR2 asks for one, against the same job before and after: examples a second, and the longest time between two batches, ms. Two snapshots are
+// Snapshot measures jobs whose tables have o.Rows rows while a snapshot is written, as SIGUSR2 asks for one, against the same job before and after: examples a second, the longest time between two batches, ms, and examples a second of processor time, which other work on the machine disturbs less. Two snapshots are
 // measured. The ids of a batch are drawn uniformly; the time of filling the tables does not count.
 func Snapshot(ctx context.Context, o bench.Options) (results []bench.Result, err error) {
 	o = o.WithDefaults()
@@ -56,18 +56,26 @@ func Snapshot(ctx context.Context, o bench.Options) (results []bench.Result, err
 	return results, nil
 }
 
-// turns are the rates of a job, examples a second, and the longest times between two batches, ms, in turn without a snapshot and while one is written: without, with, without, with, without.
+// turns are the rates of a job, examples a second and a second of processor time, and the longest times between two batches, ms, in turn without a snapshot and while one is written: without, with, without,
+// with, without.
 type turns struct {
-	rates, longest []float64
+	rates, perCPU, longest []float64
 }
 
 func (t *turns) results(name string) []bench.Result {
-	without, waits := bench.Median([]float64{t.rates[0], t.rates[2], t.rates[4]}), max(t.longest[0], t.longest[2], t.longest[4])
-	with, wait := (t.rates[1]+t.rates[3])/2, max(t.longest[1], t.longest[3])
-	return []bench.Result{
-		{Name: name, Unit: "examples/s", Ours: with, Theirs: map[string]float64{"without": without}, Ratio: with / without, Control: t.rates[4] / t.rates[0], Machine: bench.Machine()},
+	rate := func(name, unit string, x []float64) bench.Result {
+		with, without := (x[1]+x[3])/2, bench.Median([]float64{x[0], x[2], x[4]})
+		return bench.Result{Name: name, Unit: unit, Ours: with, Theirs: map[string]float64{"without": without}, Ratio: with / without, Control: x[4] / x[0], Machine: bench.Machine()}
+	}
+	waits, wait := max(t.longest[0], t.longest[2], t.longest[4]), max(t.longest[1], t.longest[3])
+	results := []bench.Result{
+		rate(name, "examples/s", t.rates),
 		{Name: name + ", longest time between batches", Unit: "ms", Ours: wait, Theirs: map[string]float64{"without": waits}, Ratio: wait / waits, Control: t.longest[4] / t.longest[0], Machine: bench.Machine()},
 	}
+	if bench.CPUSeconds() > 0 { // 0: not known on this system
+		results = append(results, rate(name+", by processor time", "examples/s", t.perCPU))
+	}
+	return results
 }
 
 // whileWritten runs a job until it has been through its turns.
@@ -85,6 +93,7 @@ func whileWritten(ctx context.Context, o bench.Options, s shape, data, dir strin
 	var written uint64
 	var began, last, looked time.Time
 	var longest time.Duration
+	var cpu float64
 	// over reports whether a turn is: without a snapshot after a while, with one once that is there.
 	over := func(now time.Time) (bool, error) {
 		if len(t.rates)%2 == 0 {
@@ -124,6 +133,7 @@ func whileWritten(ctx context.Context, o bench.Options, s shape, data, dir strin
 				return
 			}
 			t.rates, t.longest = append(t.rates, float64(counted)/now.Sub(began).Seconds()), append(t.longest, longest.Seconds()*1e3)
+			t.perCPU = append(t.perCPU, float64(counted)/(bench.CPUSeconds()-cpu))
 			if len(t.rates) == 5 {
 				cancel()
 				return
@@ -132,7 +142,7 @@ func whileWritten(ctx context.Context, o bench.Options, s shape, data, dir strin
 				take <- struct{}{}
 			}
 		}
-		began, last, counted, longest = now, now, 0, 0
+		began, last, counted, longest, cpu = now, now, 0, 0, bench.CPUSeconds()
 	}})
 	if len(t.rates) < 5 {
 		return t, errors.Join(err, failed, errors.New("the job ended before it was measured"))

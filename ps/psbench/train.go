@@ -351,10 +351,11 @@ func pushesDuring(ctx context.Context, o bench.Options, rows int) (_ []bench.Res
 		}
 	}
 	without := (before.rate + after.rate) / 2
+	perCPU := (before.perCPU + after.perCPU) / 2
 	longest := max(before.longest, after.longest)
 	size := fmt.Sprintf("%d M rows", rows/1_000_000)
 	machine := bench.Machine()
-	return []bench.Result{
+	results := []bench.Result{
 		{
 			Name: "snapshot of " + size + ", pushes meanwhile", Unit: "rows/s", Ours: during.rate, Theirs: map[string]float64{"without": without},
 			Ratio: during.rate / without, Control: after.rate / before.rate, Machine: machine,
@@ -365,18 +366,25 @@ func pushesDuring(ctx context.Context, o bench.Options, rows int) (_ []bench.Res
 		},
 		{Name: "snapshot of " + size + ", longest wait for it", Unit: "ms", Ours: float64(info.Stall.Microseconds()) / 1e3, Theirs: map[string]float64{}, Machine: machine},
 		{Name: "snapshot of " + size + ", written", Unit: "MB/s", Ours: float64(info.Bytes()) / 1e6 / info.Took.Seconds(), Theirs: map[string]float64{}, Machine: machine},
-	}, nil
+	}
+	if perCPU > 0 { // 0: not known on this system
+		results = append(results, bench.Result{
+			Name: "snapshot of " + size + ", pushes meanwhile, by processor time", Unit: "rows/s", Ours: during.perCPU, Theirs: map[string]float64{"without": perCPU},
+			Ratio: during.perCPU / perCPU, Control: after.perCPU / before.perCPU, Machine: machine,
+		})
+	}
+	return results, nil
 }
 
-// figures are rows per second and the longest push in ms.
-type figures struct{ rate, longest float64 }
+// figures are rows per second and per second of processor time, and the longest push in ms.
+type figures struct{ rate, perCPU, longest float64 }
 
 // run lets all workers push until f returns.
 func (t *trainer) run(ctx context.Context, f func(context.Context) error) (figures, error) {
 	g, gctx := errgroup.WithContext(ctx)
 	stop := make(chan struct{})
 	n, longest := make([]int, len(t.workers)), make([]time.Duration, len(t.workers))
-	begin := time.Now()
+	begin, cpu := time.Now(), bench.CPUSeconds()
 	for i, w := range t.workers {
 		g.Go(func() error {
 			for {
@@ -397,12 +405,15 @@ func (t *trainer) run(ctx context.Context, f func(context.Context) error) (figur
 		})
 	}
 	err := f(gctx)
-	took := time.Since(begin)
+	took, used := time.Since(begin), bench.CPUSeconds()-cpu
 	close(stop)
 	err = errors.Join(err, g.Wait())
 	var out figures
 	for i := range n {
 		out.rate += float64(n[i]*batch) / took.Seconds()
+		if used > 0 {
+			out.perCPU += float64(n[i]*batch) / used
+		}
 		out.longest = max(out.longest, float64(longest[i].Microseconds())/1e3)
 	}
 	return out, err
