@@ -186,10 +186,15 @@ func (t *Mem) fetch(rows []entry, width int) {
 	for i, e := range rows {
 		at[i], metas[i] = t.slabs.address(e.id), t.slabs.metaAddress(e.id)
 	}
-	if width > 0 {
-		fetchRows(&at[0], len(rows), uintptr(4*width))
+	t.ask(at[:len(rows)], 4*width)
+	t.ask(metas[:len(rows)], 1)
+}
+
+// ask asks for so many bytes at each of the addresses.
+func (t *Mem) ask(at []uintptr, bytes int) {
+	if t.vector && len(at) > 0 && bytes > 0 {
+		fetchRows(&at[0], len(at), uintptr(bytes))
 	}
-	fetchRows(&metas[0], len(rows), 1)
 }
 
 // chunk has what is known of the rows that are updated, and of those on their way.

@@ -16,3 +16,6 @@ func (t *Mem) applyVector(u *Update) { t.applyPortable(u) }
 
 // fetch would ask for rows ahead of their use.
 func (t *Mem) fetch([]entry, int) {}
+
+// ask would ask for memory ahead of its use.
+func (t *Mem) ask([]uintptr, int) {}

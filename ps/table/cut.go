@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"unsafe"
 )
 
 // cut walks the rows numbered below n in hash order, rows of them, but for those in later, whose numbers belong to rows that are newer.
@@ -40,8 +41,15 @@ type cut struct {
 	listed bool
 	// width is how many float32 of a row's memory are read and kept: all, or those of its weights.
 	width int
-	// unsaved is scratch of save.
+	// unsaved is scratch of save, imaged of copy.
 	unsaved []int32
+	imaged  []imaged
+}
+
+// imaged is the image of a row, and which of the rows that are read together it is.
+type imaged struct {
+	image unsafe.Pointer
+	to    int
 }
 
 type entry struct {
@@ -53,7 +61,7 @@ type entry struct {
 // Cut implements [Table].
 func (t *Mem) Cut() Cut {
 	c := &cut{t: t, n: t.numbers.high, rows: t.len, width: t.slabs.stride}
-	if c.saved, c.err = newImages(c.n, t.slabs.stride, t.mem); c.err != nil {
+	if c.saved, c.err = newImages(c.n, c.rows, t.slabs.stride, t.mem); c.err != nil {
 		c.fail(c.err)
 		c.done = true
 		return c
@@ -71,7 +79,7 @@ func (c *cut) Len() int { return c.rows }
 
 // save keeps rows as they are, but for those that are newer than the cut, read or saved already.
 func (c *cut) save(keys []int64, ids []uint32) {
-	if c.done || c.err != nil || c.n == 0 {
+	if c.done || c.err != nil || c.saved.left == 0 {
 		return
 	}
 	if cap(c.unsaved) < len(keys) {
@@ -84,13 +92,14 @@ func (c *cut) save(keys []int64, ids []uint32) {
 			n += int(^has[w] >> (id % 64) & 1) // no branch: which rows have images is anybody's guess
 		}
 	}
+	c.saved.askPlacesOf(c.t, ids, unsaved[:n])
 	for _, i := range unsaved[:n] {
 		id := ids[i]
 		if has[id/64]>>(id%64)&1 != 0 { // twice in one update
 			continue
 		}
 		if c.only != nil && !c.only.has(id) {
-			has[id/64] |= 1 << (id % 64) // not wanted, but not as it was any more
+			c.saved.settle(id) // not wanted, but not as it was any more
 			continue
 		}
 		if err := c.saved.save(Hash(keys[i]), id, c.t.slabs.row(id), c.t.slabs.metaOf(id)); err != nil {
@@ -196,8 +205,10 @@ func (c *cut) findExpired(rows ...entry) {
 		if c.only.has(e.id) {
 			continue
 		}
-		_, m := c.saved.get(e.id)
-		if m == nil {
+		var m *meta
+		if im := c.saved.find(e.id); im != nil {
+			_, m = c.saved.read(im)
+		} else {
 			if c.saved.has[e.id/64]>>(e.id%64)&1 != 0 {
 				continue // it has changed since: one that has expired is removed before
 			}
@@ -223,7 +234,7 @@ func (c *cut) reuse(id uint32) {
 		c.later = make([]uint64, (c.n+63)/64)
 	}
 	c.later[id/64] |= 1 << (id % 64)
-	c.saved.settle(id) // what it has now is not saved
+	c.saved.foreign(id) // what it has now is not saved
 }
 
 // remove keeps a row that is being removed; over says that it was in the overflow map.
@@ -279,25 +290,50 @@ func (c *cut) spill(e entry) {
 	c.over = slices.Insert(c.over, at, e)
 }
 
-// copy reads pending rows and moves the cursor after them.
+// copy reads pending rows and moves the cursor after them. Images stay as they are, so they are read without the lock.
 func (c *cut) copy(l sync.Locker, dst *Rows, limit int) {
+	c.copyRows(l, dst, limit)
+	c.copyImages(dst)
+	if c.done && c.err == nil {
+		l.Lock()
+		c.saved.forget(0, true)
+		l.Unlock()
+	}
+}
+
+// copyRows reads those of the pending rows that have no image; for the others it makes room in dst and notes them in imaged.
+func (c *cut) copyRows(l sync.Locker, dst *Rows, limit int) {
 	l.Lock()
 	defer l.Unlock()
 	if c.err != nil {
 		c.done = true
 		return
 	}
-	n := min(limit, len(c.pending))
-	for i, e := range c.pending[:n] {
-		if i%group == 0 {
-			c.t.fetch(c.pending[i:min(i+group, n)], c.width)
+	c.saved.forget(c.cursor, false) // its images were read meanwhile
+	n, to := min(limit, len(c.pending)), len(dst.Keys)
+	dst.extend(n, c.t.dim, c.width-c.t.packed)
+	var rows [group]entry
+	var places [group]int
+	c.saved.askPlaces(c.t, c.pending[:min(group, n)])
+	for from := 0; from < n; from += group {
+		end := min(from+group, n)
+		c.saved.askPlaces(c.t, c.pending[end:min(end+group, n)])
+		k := 0
+		for _, e := range c.pending[from:end] {
+			dst.Keys[to] = e.key
+			if im := c.saved.find(e.id); im != nil {
+				c.imaged = append(c.imaged, imaged{im, to})
+			} else {
+				rows[k], places[k] = e, to
+				k++
+			}
+			to++
 		}
-		row, m := c.saved.get(e.id)
-		if row == nil {
-			row, m = c.t.slabs.row(e.id)[:c.width], c.t.slabs.metaOf(e.id)
+		c.t.fetch(rows[:k], c.width)
+		for i, e := range rows[:k] {
+			c.t.fill(dst, places[i], c.t.slabs.row(e.id)[:c.width], c.t.slabs.metaOf(e.id))
+			c.saved.settle(e.id)
 		}
-		c.t.read(e.key, row, *m, dst)
-		c.saved.settle(e.id)
 	}
 	c.read += n
 	c.pending = c.pending[n:]
@@ -309,7 +345,22 @@ func (c *cut) copy(l sync.Locker, dst *Rows, limit int) {
 	default:
 		c.cursor = c.next
 	}
-	c.saved.forget(c.cursor, c.done)
+}
+
+// copyImages reads the rows that were noted in imaged.
+func (c *cut) copyImages(dst *Rows) {
+	rest := c.imaged
+	c.saved.ask(c.t, rest[:min(group, len(rest))])
+	for len(rest) > 0 {
+		some := rest[:min(group, len(rest))]
+		rest = rest[len(some):]
+		c.saved.ask(c.t, rest[:min(group, len(rest))])
+		for _, im := range some {
+			row, m := c.saved.read(im.image)
+			c.t.fill(dst, im.to, row, m)
+		}
+	}
+	c.imaged = c.imaged[:0]
 }
 
 // Close implements [Cut].
@@ -317,7 +368,7 @@ func (c *cut) Close(l sync.Locker) {
 	l.Lock()
 	c.t.cuts = slices.DeleteFunc(c.t.cuts, func(o *cut) bool { return o == c })
 	saved := c.saved
-	c.done, c.saved, c.pending, c.buf, c.order, c.over, c.later, c.gone = true, nil, nil, nil, order{}, nil, nil, [ranges][]entry{}
+	c.done, c.saved, c.pending, c.buf, c.order, c.over, c.later, c.gone, c.imaged = true, nil, nil, nil, order{}, nil, nil, [ranges][]entry{}, nil
 	l.Unlock()
 	if saved != nil {
 		saved.close() // takes its time when much was saved and nothing read

@@ -31,3 +31,26 @@ func (o *Order) Sort(hashes []uint64, from uint64, width int) (sorted []uint64) 
 	}
 	return sorted
 }
+
+// NumberOf is the number of a row that is there.
+func (t *Mem) NumberOf(key int64) uint32 {
+	id, ok := t.index.find(Hash(key), key)
+	if !ok {
+		panic("no such row")
+	}
+	return id
+}
+
+// LeftOf returns how many rows of a cut, at most, may have to be kept yet, as it counts them, and of how many of the given numbers that is so.
+func LeftOf(of Cut, numbers []uint32) (counted, left int) {
+	im := of.(*cut).saved
+	for _, id := range numbers {
+		if im.has[id/64]>>(id%64)&1 == 0 {
+			left++
+		}
+	}
+	return im.left, left
+}
+
+// Has reports whether the row of a number is among changes.
+func Has(c *Changes, id uint32) bool { return c.has(id) }

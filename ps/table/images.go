@@ -19,6 +19,8 @@ type images struct {
 	// has is a bit for every row of the cut, set where nothing is to be saved: it has an image, was read, or is not wanted. So are those behind the last row. All
 	// updates look there, and unlike at it fits a cache.
 	has []uint64
+	// left is how many rows of the cut have no bit there, at most: once there is none, updates need not look.
+	left int
 	// byRange are the chunks of each range; the images of the last one end at fill.
 	byRange [ranges][]uint32
 	fill    [ranges]int
@@ -31,9 +33,9 @@ type images struct {
 
 const metaBytes = int(unsafe.Sizeof(meta{}))
 
-// newImages makes room for images of n rows.
-func newImages(n, stride int, mem *Memory) (*images, error) {
-	im := &images{arena: arena{mem: mem}}
+// newImages makes room for images of rows numbered below n, of which there are so many.
+func newImages(n, rows, stride int, mem *Memory) (*images, error) {
+	im := &images{arena: arena{mem: mem}, left: rows}
 	im.fit(stride)
 	var raw []byte
 	if size := 4 * n; size >= goSlabBytes {
@@ -79,7 +81,7 @@ func (im *images) save(h uint64, id uint32, row []float32, m *meta) error {
 	chunks := im.byRange[r]
 	place := int(chunks[len(chunks)-1])*per + im.fill[r]
 	im.fill[r]++
-	to, tm := im.image(place)
+	to, tm := im.read(im.image(place))
 	copy(to, row)
 	*tm = *m
 	im.at[id] = uint32(place) + 1
@@ -87,26 +89,63 @@ func (im *images) save(h uint64, id uint32, row []float32, m *meta) error {
 	return nil
 }
 
-// settle says that nothing of a row is to be saved any more.
-func (im *images) settle(id uint32) { im.has[id/64] |= 1 << (id % 64) }
+// settle says that nothing of a row of the cut is to be saved any more.
+func (im *images) settle(id uint32) {
+	w := &im.has[id/64]
+	im.left -= int(^*w >> (id % 64) & 1)
+	*w |= 1 << (id % 64)
+}
 
-// get returns the image of a row, or nil.
-func (im *images) get(id uint32) ([]float32, *meta) {
+// foreign says that a number is that of a row that is none of the cut's.
+func (im *images) foreign(id uint32) { im.has[id/64] |= 1 << (id % 64) }
+
+// find returns the image of a row, or nil.
+func (im *images) find(id uint32) unsafe.Pointer {
 	if im.has[id/64]>>(id%64)&1 == 0 { // mostly so, and it fits a cache
-		return nil, nil
+		return nil
 	}
 	p := im.at[id]
 	if p == 0 {
-		return nil, nil
+		return nil
 	}
 	return im.image(int(p) - 1)
 }
 
-func (im *images) image(place int) ([]float32, *meta) {
+// read returns the row and the meta of an image.
+func (im *images) read(image unsafe.Pointer) ([]float32, *meta) {
+	return unsafe.Slice((*float32)(unsafe.Add(image, metaBytes)), im.stride), (*meta)(image)
+}
+
+func (im *images) image(place int) unsafe.Pointer {
 	per := im.perChunk()
-	b := im.arena.chunks[place/per][place%per*im.bytes:][:im.bytes]
-	p := unsafe.Pointer(unsafe.SliceData(b))
-	return unsafe.Slice((*float32)(unsafe.Add(p, metaBytes)), im.stride), (*meta)(p)
+	return unsafe.Pointer(unsafe.SliceData(im.arena.chunks[place/per][place%per*im.bytes:][:im.bytes]))
+}
+
+// askPlacesOf asks for the places of the images that rows, at most [group], are about to have.
+func (im *images) askPlacesOf(t *Mem, ids []uint32, of []int32) {
+	var at [group]uintptr
+	for i, k := range of {
+		at[i] = uintptr(unsafe.Pointer(&im.at[ids[k]]))
+	}
+	t.ask(at[:len(of)], 1)
+}
+
+// askPlaces asks for where the images of rows, at most [group], are.
+func (im *images) askPlaces(t *Mem, rows []entry) {
+	var at [group]uintptr
+	for i, e := range rows {
+		at[i] = uintptr(unsafe.Pointer(&im.at[e.id]))
+	}
+	t.ask(at[:len(rows)], 1)
+}
+
+// ask asks for images, at most [group].
+func (im *images) ask(t *Mem, of []imaged) {
+	var at [group]uintptr
+	for i, x := range of {
+		at[i] = uintptr(x.image)
+	}
+	t.ask(at[:len(of)], im.bytes)
 }
 
 // forget says that no image of a hash below h is wanted any more, or none at all. The chunks are out of use then and wait

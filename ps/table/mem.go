@@ -478,6 +478,14 @@ func (t *Mem) read(key int64, row []float32, m meta, dst *Rows) {
 	dst.State = append(dst.State, row[t.packed:]...)
 }
 
+// fill is read for row i of dst, which has room for it already, but for its key. It may overlap everything that leaves row and m as they are.
+func (t *Mem) fill(dst *Rows, i int, row []float32, m *meta) {
+	dst.Times[i], dst.Counts[i] = m.time, m.count
+	t.unpack(dst.Weights[i*t.dim:][:t.dim], row)
+	n := len(row) - t.packed
+	copy(dst.State[i*n:][:n], row[t.packed:])
+}
+
 // Close implements [Table].
 func (t *Mem) Close() {
 	for len(t.arrivals) > 0 {

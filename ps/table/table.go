@@ -114,6 +114,13 @@ func (r *Rows) Grow(n, dim, stateDim int) {
 	r.Weights, r.State = slices.Grow(r.Weights, n*dim), slices.Grow(r.State, n*stateDim)
 }
 
+// extend adds n rows of any contents.
+func (r *Rows) extend(n, dim, stateDim int) {
+	r.Grow(n, dim, stateDim)
+	r.Keys, r.Times, r.Counts = r.Keys[:len(r.Keys)+n], r.Times[:len(r.Times)+n], r.Counts[:len(r.Counts)+n]
+	r.Weights, r.State = r.Weights[:len(r.Weights)+n*dim], r.State[:len(r.State)+n*stateDim]
+}
+
 // Hash is the place of a key among all keys: shards own ranges of its highest bits, a table's index is ordered by it.
 // It is a bijection, so no two keys share a hash.
 func Hash(key int64) uint64 { return param.Mix(0, uint64(key)) }
