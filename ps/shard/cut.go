@@ -28,8 +28,10 @@ func (n *Node) beginCut(id, snapshot uint64, sessions []uint64, hold time.Durati
 	}
 	n.use.Lock() // waits for the reader of a cut before, whose coordinator is gone
 	defer n.use.Unlock()
+	spaces := n.cutSpaces()
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	spaces.hand(n.shard)
 	switch {
 	case n.shard.closed:
 		return false, ps.ErrClosed
@@ -54,6 +56,41 @@ func (n *Node) beginCut(id, snapshot uint64, sessions []uint64, hold time.Durati
 	n.log.expectCut(snapshot)
 	n.wakeUp()
 	return true, n.cutTaken()
+}
+
+// cutSpaces are those that a shard's tables want to have before a cut.
+type cutSpaces struct {
+	of     *Shard
+	tables []*table.Mem
+	spaces []*table.CutSpace
+}
+
+// cutSpaces makes the spaces of the next cut.
+func (n *Node) cutSpaces() (c cutSpaces) {
+	n.mu.RLock()
+	c.of = n.shard
+	var rows []int
+	for _, t := range c.of.mems() {
+		if want := t.WantsCutSpace(); want > 0 {
+			c.tables, rows = append(c.tables, t), append(rows, want)
+		}
+	}
+	n.mu.RUnlock()
+	for _, want := range rows {
+		c.spaces = append(c.spaces, table.NewCutSpace(want))
+	}
+	return c
+}
+
+// hand gives them to their tables, if the shard is still theirs. It excludes everything else.
+func (c *cutSpaces) hand(to *Shard) {
+	for i, s := range c.spaces {
+		if to == c.of && !to.closed {
+			c.tables[i].TakeCutSpace(s)
+		} else {
+			s.Close()
+		}
+	}
 }
 
 // cutTaken begins a new segment of the log at the moment of a cut. It needs the lock.

@@ -340,6 +340,15 @@ func (s *Shard) untrack() {
 	}
 }
 
+// mems are the tables, without those that count fids which have no row.
+func (s *Shard) mems() (all []*table.Mem) {
+	all = append(all, s.plain...)
+	for _, r := range s.retained {
+		all = append(all, r.Mem)
+	}
+	return all
+}
+
 // snapshotCut is Cut for a snapshot: what changes after it is counted for the next one.
 func (s *Shard) snapshotCut() *Cut {
 	c := s.Cut()

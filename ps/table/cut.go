@@ -61,7 +61,7 @@ type entry struct {
 // Cut implements [Table].
 func (t *Mem) Cut() Cut {
 	c := &cut{t: t, n: t.numbers.high, rows: t.len, width: t.slabs.stride}
-	if c.saved, c.err = newImages(c.n, c.rows, t.slabs.stride, t.mem); c.err != nil {
+	if c.saved, c.err = newImages(c.n, c.rows, t.slabs.stride, t.mem, t.space); c.err != nil {
 		c.fail(c.err)
 		c.done = true
 		return c

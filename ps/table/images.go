@@ -33,13 +33,16 @@ type images struct {
 
 const metaBytes = int(unsafe.Sizeof(meta{}))
 
-// newImages makes room for images of rows numbered below n, of which there are so many.
-func newImages(n, rows, stride int, mem *Memory) (*images, error) {
+// newImages makes room for images of rows numbered below n, of which there are so many, in space if that is large enough, which is its then.
+func newImages(n, rows, stride int, mem *Memory, space *CutSpace) (*images, error) {
 	im := &images{arena: arena{mem: mem}, left: rows}
 	im.fit(stride)
 	var raw []byte
 	if size := 4 * n; size >= goSlabBytes {
-		b, mapped, err := mapMemory(size, false)
+		b, mapped, err := space.take(size), true, error(nil)
+		if b == nil {
+			b, mapped, err = mapMemory(size, false)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -42,6 +42,8 @@ type Mem struct {
 	// clipped are the gradients of a chunk where a segment has a bound for them.
 	clipped []float32
 	cuts    []*cut
+	// space is for the next cut, or nil.
+	space *CutSpace
 	// trackers take note of what changes.
 	trackers []*Tracker
 	// arrivals are those that have not ended, leaving the segments whose rows have gone and have numbers yet; the first left lines of the last one are empty.
@@ -491,6 +493,7 @@ func (t *Mem) Close() {
 	for len(t.arrivals) > 0 {
 		t.arrivals[0].end()
 	}
+	t.space.Close()
 	t.index.populate.close()
 	t.index.store.close()
 	t.slabs.free()
