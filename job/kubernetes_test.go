@@ -12,7 +12,8 @@ import (
 	"github.com/monolith-go/monolith/job"
 )
 
-// TestKubernetesJob loads the job of the Kubernetes manifests, and finds a shard for each of its addresses.
+// TestKubernetesJob loads the job of the Kubernetes manifests, and finds a shard for each of its addresses. A job on a stream is ended by signals alone, with exit code 0: what starts its submitter does it
+// whatever the exit code.
 func TestKubernetesJob(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join("..", "deploy", "kubernetes")
@@ -36,6 +37,16 @@ func TestKubernetesJob(t *testing.T) {
 	replicas := regexp.MustCompile(`(?m)^  replicas: (\d+)$`).FindSubmatch(b)
 	if replicas == nil || string(replicas[1]) != strconv.Itoa(len(c.PS.Addresses)) {
 		t.Errorf("replicas %q for the addresses %q", replicas, c.PS.Addresses)
+	}
+	if b, err = os.ReadFile(filepath.Join(folder, "train.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	kind, want := regexp.MustCompile(`(?m)^kind: (\w+)$`).FindSubmatch(b), "Deployment"
+	if c.Ends() {
+		want = "Job"
+	}
+	if kind == nil || string(kind[1]) != want {
+		t.Errorf("the submitter is a %q, and the job ends by itself: %v; it must be a %s", kind, c.Ends(), want)
 	}
 	if _, err := job.BuildPlan(c); err != nil {
 		t.Error(err)
