@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/segmentio/kafka-go"
+
+	"github.com/monolith-go/monolith/internal/nearest"
 )
 
 // Client speaks to the brokers of one cluster about one topic, each call once: the caller decides about retries.
@@ -153,6 +156,28 @@ func (c *Client) Topic(ctx context.Context) (*TopicMeta, error) {
 		return nil, t.Err
 	}
 	return t, nil
+}
+
+// UnknownTopic says of the topic, which does not exist, which one is nearest to it, or which there are.
+func (c *Client) UnknownTopic(ctx context.Context) (string, error) {
+	all, err := c.Layout(ctx, "")
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for _, t := range all.Topics {
+		if !t.Internal && t.Err == 0 {
+			names = append(names, t.Name)
+		}
+	}
+	if len(names) == 0 {
+		return "it does not exist, and the brokers show no other", nil
+	}
+	slices.Sort(names)
+	if near := nearest.Name(c.name, names); near != "" {
+		return fmt.Sprintf("it does not exist; did you mean %q?", near), nil
+	}
+	return fmt.Sprintf("it does not exist, nor any with a similar name (there are %q)", names[:min(len(names), 10)]), nil
 }
 
 // Leader returns a connection to the leader of a partition, and what is known of the partition.

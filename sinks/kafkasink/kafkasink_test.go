@@ -233,6 +233,23 @@ func TestRecordTooLarge(t *testing.T) {
 	}
 }
 
+// TestUnknownTopic: a topic that does not exist is answered with the one that is nearest to it, or those that there are, and is a mistake of the job.
+func TestUnknownTopic(t *testing.T) {
+	t.Parallel()
+	b := start(t, broker.Options{Topics: map[string]int{"predictions": 2, "clicks": 1}})
+	for topic, want := range map[string]string{
+		"predictions2":          `it does not exist; did you mean "predictions"?: create it, or name another in `,
+		"impressions of nobody": `it does not exist, nor any with a similar name (there are ["clicks" "predictions"]): create it`,
+	} {
+		o := options(b)
+		o.Topic = strings.ReplaceAll(topic, " ", "-")
+		_, err := producer(t, o).Partitions(t.Context())
+		if !errors.Is(err, pipeline.ErrConfig) || errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", o.Topic, err, want)
+		}
+	}
+}
+
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -144,7 +144,11 @@ func (p *Producer) Partitions(ctx context.Context) (int, error) {
 		if errors.Is(err, kafka.UnknownTopicOrPartition) {
 			// A broker may not know yet a topic that was just created.
 			if missing++; missing > 6 {
-				return fmt.Errorf("%w: %w; create it, or name another in %stopic", err, pipeline.ErrConfig, p.opts.Keys)
+				unknown, err := cl.UnknownTopic(ctx)
+				if err != nil {
+					return err
+				}
+				return fmt.Errorf("%s: create it, or name another in %stopic: %w", unknown, p.opts.Keys, pipeline.ErrConfig)
 			}
 		}
 		if err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/segmentio/kafka-go"
 
 	"github.com/monolith-go/monolith/internal/kafkawire"
-	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -101,7 +100,11 @@ func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 		// A topic that was created a moment ago may not have got round to all brokers.
 		if errors.Is(err, kafka.UnknownTopicOrPartition) {
 			if missing++; missing > 3 {
-				return s.unknownTopic(ctx, cl)
+				unknown, err := cl.UnknownTopic(ctx)
+				if err != nil {
+					return err
+				}
+				return fmt.Errorf("%s: %w", unknown, pipeline.ErrConfig)
 			}
 		}
 		return err
@@ -219,28 +222,6 @@ func (s *Source) boundAt(ctx context.Context, cl *client, ask []int32, at time.T
 		}
 	}
 	return nil
-}
-
-// unknownTopic names the topic nearest to the one that does not exist.
-func (s *Source) unknownTopic(ctx context.Context, cl *client) error {
-	all, err := cl.Layout(ctx, "")
-	if err != nil {
-		return err
-	}
-	var names []string
-	for _, t := range all.Topics {
-		if !t.Internal && t.Err == 0 {
-			names = append(names, t.Name)
-		}
-	}
-	if len(names) == 0 {
-		return fmt.Errorf("it does not exist, and the brokers show no other: %w", pipeline.ErrConfig)
-	}
-	slices.Sort(names)
-	if near := nearest.Name(s.opts.Topic, names); near != "" {
-		return fmt.Errorf("it does not exist; did you mean %q?: %w", near, pipeline.ErrConfig)
-	}
-	return fmt.Errorf("it does not exist, nor any with a similar name (there are %q): %w", names[:min(len(names), 10)], pipeline.ErrConfig)
 }
 
 // Open implements [pipeline.Source]. It finds the partition's leader and checks the position against the log before it
