@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"sync"
 
@@ -31,6 +32,9 @@ func ReadInfo(path string) (*Info, error) { return ReadInfoIn(fsx.Local{}, path)
 // ReadInfoIn is [ReadInfo] in another store.
 func ReadInfoIn(f fsx.FS, path string) (*Info, error) {
 	b, err := get(f, filepath.Join(path, ManifestName), maxManifestBytes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("snapshot: %s: %w", path, &missingError{err})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: %s: %w", path, unreadable(err))
 	}
@@ -143,6 +147,17 @@ func unreadable(err error) error {
 	}
 	return fmt.Errorf("%w: %w", ErrCorrupt, err)
 }
+
+// missingError is what has no manifest: a folder that was never finished, is being removed, or is not there. It is an [ErrCorrupt] that is not said to be damaged.
+type missingError struct{ err error }
+
+// Error says what is missing.
+func (e *missingError) Error() string {
+	return "no snapshot, or an incomplete one: " + ManifestName + ", which is written last, is not there"
+}
+
+// Unwrap returns what the error is to callers, and the file system's own.
+func (e *missingError) Unwrap() []error { return []error{ErrCorrupt, e.err} }
 
 // Info returns the manifest. It belongs to the snapshot.
 func (s *Snapshot) Info() *Info { return s.info }

@@ -640,3 +640,22 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 		t.Errorf("%v, want the context's cause", err)
 	}
 }
+
+// TestIncomplete: what has no manifest is not said to be damaged, and is still none that can be used.
+func TestIncomplete(t *testing.T) {
+	t.Parallel()
+	rows := randomRows(rand.New(rand.NewPCG(1, 2)), layout().Tables[0], 40)
+	info := write(t, t.TempDir(), 1, &rows, 1)
+	if err := os.Remove(filepath.Join(info.Path, snapshot.ManifestName)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{info.Path, filepath.Join(t.TempDir(), "snap-00000007")} {
+		_, err := snapshot.Open(t.Context(), path)
+		if !errors.Is(err, snapshot.ErrCorrupt) || !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: %v", path, err)
+		}
+		if text := err.Error(); !strings.Contains(text, path+": no snapshot, or an incomplete one: manifest.json") || strings.Contains(text, "damaged") {
+			t.Error(text)
+		}
+	}
+}
