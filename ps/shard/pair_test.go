@@ -554,6 +554,74 @@ func TestAnotherNumberOfShards(t *testing.T) {
 	})
 }
 
+// TestCatchingUpIsNotPutOff: a standby that follows, after its process was done without, is waited for once it has what was durable a moment ago, although it lacks what was acknowledged since: under steady pushes it
+// would lack something at every renewal, and never be told complete.
+func TestCatchingUpIsNotPutOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n, conn, a := charged(t)
+		renew := func() {
+			t.Helper()
+			a = tell(t, n, echo(0, a))
+		}
+		renew()
+		at := int64(0)
+		push := func() <-chan error {
+			done := make(chan error, 1)
+			u := pstest.CountingUpdate("x", at, at+1, []int64{1})
+			var ctl []ps.Control
+			if at > 0 {
+				ctl = []ps.Control{{Kind: ps.Commit, Split: ps.SplitID{Source: "s", Split: "x"}, Epoch: 1, To: at}}
+			}
+			at++
+			go func() { _, err := conn.Stage(t.Context(), ctl, 1, u); done <- err }()
+			return done
+		}
+		if err := <-push(); err != nil { // nobody is waited for
+			t.Fatal(err)
+		}
+		feed, err := n.Feed(t.Context(), shard.Place{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = feed.Close() }()
+		var last shard.Piece
+		for !last.End {
+			if last, err = feed.Next(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := <-push(); err != nil { // while the standby writes what it has read
+			t.Fatal(err)
+		}
+		feed.Received(last.Upto)
+		for range 2 {
+			if renew(); a.Synced || a.Lag <= 0 {
+				t.Errorf("a standby that lacks an acknowledged push: %+v", a)
+			}
+		}
+		done := push()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("acknowledged without the standby, with %v", err)
+		default:
+		}
+		for last.End = false; !last.End; {
+			if last, err = feed.Next(); err != nil {
+				t.Fatal(err)
+			}
+			feed.Received(last.Upto)
+		}
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if renew(); !a.Synced || a.Lag != 0 {
+			t.Errorf("a standby that has everything: %+v", a)
+		}
+	})
+}
+
 // TestStandbyThatBeginsAnew: a standby that comes back before it was missed, with nothing, may take over again once it has caught up; and a stream of it that
 // arrives late, in place of the one that it reads, ends that one, so that it connects again.
 func TestStandbyThatBeginsAnew(t *testing.T) {
