@@ -582,6 +582,76 @@ func TestGrownWhileShuffled(t *testing.T) {
 	}
 }
 
+// TestGrownWhileShuffledElsewhere is TestGrownWhileShuffled where the shards are in another process: the run finishes its epochs without what was appended, says so, and the next one has it.
+func TestGrownWhileShuffledElsewhere(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, text := filepath.Join(dir, "a.csv"), csvOf(300, 0)
+	shards := fmt.Sprintf("ps: {addresses: [%q]}", "unix:"+filepath.Join(dir, "s"))
+	for i, more := range []string{"train: {batch: 64, max_examples: 192}", "train: {batch: 64}\nepochs: 2", "train: {batch: 64}\nepochs: 3"} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		more = strings.Join([]string{shards, "shuffle: {rows: -1}", more}, "\n")
+		served, err := decodeTrainsOn(dir, path, more)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := serveShards(t.Context(), t, served)
+		r, said := trainsOn(t, dir, path, more)
+		stop()
+		if want := []int64{192, 108 + 300, 450}[i]; r.Examples != want {
+			t.Errorf("run %d: %d examples, want %d; it said\n%s", i, r.Examples, want, said)
+		}
+		if says := strings.Contains(said, "longer than before: a.csv; the epoch that was begun is finished without"); says != (i == 1) {
+			t.Errorf("run %d said\n%s", i, said)
+		}
+		if i == 0 {
+			text += strings.TrimPrefix(csvOf(150, 300), "user,item,click\n")
+		}
+	}
+}
+
+// TestCompressedLogs rotates a log and compresses what was read of it: a new file, which a run says. One whose name says nothing of the kind is not suspected, nor one whose log is there still.
+func TestCompressedLogs(t *testing.T) {
+	t.Parallel()
+	for name, suspected := range map[string]bool{"app.log.1.gz": true, "app.log.gz": true, "app.log-20261127.gz": true, "apple.gz": false, "other.log.gz": false, "app.log.1": false} {
+		for _, stays := range []bool{false, true} {
+			dir := t.TempDir()
+			log, pattern, text := filepath.Join(dir, "app.log"), filepath.Join(dir, "*"), csvOf(100, 0)
+			if err := os.WriteFile(log, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			run := t.TempDir()
+			trainsOn(t, run, pattern)
+			if !stays {
+				if err := os.Remove(log); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var b bytes.Buffer
+			b.WriteString(csvOf(50, 100))
+			if strings.HasSuffix(name, ".gz") {
+				b.Reset()
+				z := gzip.NewWriter(&b)
+				if _, err := z.Write([]byte(text)); err != nil {
+					t.Fatal(err)
+				}
+				if err := z.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), b.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			_, said := trainsOn(t, run, pattern)
+			if says := strings.Contains(said, "compressed now, as it seems: "+name); says != (suspected && !stays) {
+				t.Errorf("%s, the log stays: %v; it said\n%s", name, stays, said)
+			}
+		}
+	}
+}
+
 // TestAnotherSeedInTheMidstOfAnEpoch changes the seed while a shuffled epoch is under way: it ends in its order, in which each user comes once.
 func TestAnotherSeedInTheMidstOfAnEpoch(t *testing.T) {
 	t.Parallel()
@@ -722,10 +792,9 @@ func TestFilesThatAreTheSame(t *testing.T) {
 	}
 }
 
-// trainsOn trains on click data that a pattern names, with more lines of the job, and returns what it said too.
-func trainsOn(t *testing.T, dir, pattern string, more ...string) (*job.TrainResult, string) {
-	t.Helper()
-	cfg, err := job.Decode(fmt.Appendf(nil, `
+// decodeTrainsOn is the job of trainsOn.
+func decodeTrainsOn(dir, pattern string, more ...string) (*job.Config, error) {
+	return job.Decode(fmt.Appendf(nil, `
 version: 1
 dir: %q
 source: {text: {files: [%q]}}
@@ -733,6 +802,12 @@ parse: {format: csv, header: true, features: [{name: user}, {name: item}], label
 model: lr
 snapshot: {every: 0s}
 %s`, filepath.Join(dir, "run"), pattern, strings.Join(more, "\n")), "job.yaml", job.LoadOptions{})
+}
+
+// trainsOn trains on click data that a pattern names, with more lines of the job, and returns what it said too.
+func trainsOn(t *testing.T, dir, pattern string, more ...string) (*job.TrainResult, string) {
+	t.Helper()
+	cfg, err := decodeTrainsOn(dir, pattern, more...)
 	if err != nil {
 		t.Fatal(err)
 	}

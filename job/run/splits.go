@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -57,6 +58,7 @@ type knownSplits struct {
 	// What a person should know: splits that nothing was known of, orders and borders that changed.
 	fresh, replaced, reordered []string
 	twins                      [][2]string     // see alike
+	packed                     []string        // see compressed
 	longer                     []string        // splits that hold more than was known
 	held                       map[string]bool // see inTheMidst
 	again                      string
@@ -188,7 +190,7 @@ func (t *trainer) probe(ctx context.Context) (agreed bool, _ error) {
 		return false, err
 	}
 	k.compare(there, t.cfg, progress, &state)
-	k.twins = alike(there)
+	k.twins, k.packed = alike(there), k.compressed(there)
 	if err := t.past.unchanged(k); err != nil {
 		return false, err
 	}
@@ -336,6 +338,39 @@ func (k *knownSplits) notRead(cfg *spec.Config, progress map[string]ps.Progress)
 	return out
 }
 
+// laterRun are the splits that are longer than they were and of which a run on shards in other processes reads no more, though it has an epoch that could.
+func (k *knownSplits) laterRun(notRead []string) (out []string) {
+	for _, name := range k.longer {
+		if k.held[name] && !slices.Contains(notRead, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// compressed are the new splits that look like files which were read before and are gone: compressed when a log was rotated, app.log.1.gz for what was app.log once. Their bytes are
+// others, and the positions of what they hold too.
+func (k *knownSplits) compressed(there []pipeline.Split) (out []string) {
+	gone := maps.Clone(k.records)
+	for _, s := range there {
+		delete(gone, s.Name)
+	}
+	for _, name := range k.fresh {
+		stem, gz := strings.CutSuffix(path.Base(name), ".gz")
+		if !gz {
+			continue
+		}
+		for known := range gone {
+			base, _, _ := strings.Cut(path.Base(known), "~")
+			if rest, ok := strings.CutPrefix(stem, base); ok && (rest == "" || strings.ContainsAny(rest[:1], ".-_")) {
+				out = append(out, name)
+				break
+			}
+		}
+	}
+	return out
+}
+
 // compare finds what the run reads of what there is, given what is known.
 func (k *knownSplits) compare(there []pipeline.Split, cfg *spec.Config, progress map[string]ps.Progress, state *stored.Trainer) {
 	before := maps.Clone(k.records)
@@ -464,10 +499,13 @@ func (t *trainer) sayWhoWaits() {
 	}
 }
 
-// sayWhatIsTwice says of files that hold the same.
+// sayWhatIsTwice says of files that hold the same, and of those that look like others that were read before.
 func (t *trainer) sayWhatIsTwice() {
 	for _, twins := range t.known.twins {
 		t.notice("the same bytes, as far as was looked, so their examples are trained on twice: %s and %s; leave one of them out", twins[0], twins[1])
+	}
+	if packed := t.known.packed; len(packed) > 0 {
+		t.notice("files that were read before and are compressed now, as it seems: %s; their bytes are others, so that their examples are trained on twice; name files so that compressed ones are left out", someOf(packed))
 	}
 }
 
@@ -485,6 +523,15 @@ func alike(there []pipeline.Split) (out [][2]string) {
 	return out
 }
 
+// someOf lists the first of some names, and how many more there are.
+func someOf(names []string) string {
+	const most = 3
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
+}
+
 // sayWhatIsRead logs what of the source was read before and what will be.
 func (t *trainer) sayWhatIsRead(ctx context.Context) error {
 	k := t.known
@@ -499,17 +546,10 @@ func (t *trainer) sayWhatIsRead(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const most = 3
-	list := func(names []string) string {
-		if len(names) > most {
-			return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
-		}
-		return strings.Join(names, ", ")
-	}
 	rows := rowsOf(progress)
 	switch {
 	case len(progress) == 0:
-		t.notice("nothing of this source was trained on before: %s will be read from the beginning; epochs, learning rate and early stop start over", list(k.names))
+		t.notice("nothing of this source was trained on before: %s will be read from the beginning; epochs, learning rate and early stop start over", someOf(k.names))
 		return nil
 	case state.Stopped:
 		t.notice("%d examples of this source were trained on before, and train.early_stop has ended it after epoch %d", rows, state.Epochs)
@@ -524,16 +564,20 @@ func (t *trainer) sayWhatIsRead(ctx context.Context) error {
 		t.notice("%s", k.again)
 	}
 	if len(k.reordered) > 0 {
-		t.notice("shuffle.rows or seed has changed: the epoch that was begun is finished in its order (%s)", list(k.reordered))
+		t.notice("shuffle.rows or seed has changed: the epoch that was begun is finished in its order (%s)", someOf(k.reordered))
 	}
-	if names := k.notRead(t.cfg, progress); len(names) > 0 {
-		t.notice("longer than before, of which no more is read: %s; the order of a shuffle or of one_split is that of whole epochs, so what was appended is in the next one (raise epochs)", list(names))
+	names := k.notRead(t.cfg, progress)
+	if len(names) > 0 {
+		t.notice("longer than before, of which no more is read: %s; the order of a shuffle or of one_split is that of whole epochs, so what was appended is in the next one (raise epochs)", someOf(names))
+	}
+	if later := k.laterRun(names); t.cfg.PS.Remote() && len(later) > 0 {
+		t.notice("longer than before: %s; the epoch that was begun is finished without what was appended, and with shards in other processes (ps.addresses) so is what follows in this run: the next run reads it", someOf(later))
 	}
 	if len(k.replaced) > 0 {
-		t.notice("not what was read before under that name: %s will be read from the beginning", list(k.replaced))
+		t.notice("not what was read before under that name: %s will be read from the beginning", someOf(k.replaced))
 	}
 	if len(k.fresh) > 0 {
-		t.notice("not read before: %s will be read from the beginning", list(k.fresh))
+		t.notice("not read before: %s will be read from the beginning", someOf(k.fresh))
 	}
 	return nil
 }
