@@ -542,6 +542,29 @@ func TestValuesAreSentFromTheirMemory(t *testing.T) {
 	}
 }
 
+// TestEncoderKeepsNothing: when a frame has been sent, the encoder does not hold the memory that was sent from where it lay.
+func TestEncoderKeepsNothing(t *testing.T) {
+	t.Parallel()
+	var r recorder
+	e := newEncoder(&r)
+	e.begin(header{kind: kindControl, bodyLen: 3 * minKept})
+	for range 3 {
+		e.bytes(make([]byte, minKept))
+	}
+	if err := e.end(); err != nil || r.Len() != headerLen+3*minKept {
+		t.Fatalf("%d bytes are sent, %v", r.Len(), err)
+	}
+	all := e.pieces[:cap(e.pieces)]
+	for i, p := range all {
+		if p != nil {
+			t.Errorf("place %d of %d has %d bytes still", i, len(all), len(p))
+		}
+	}
+	if len(all) < 3 {
+		t.Errorf("room for %d pieces: the test looks at nothing", len(all))
+	}
+}
+
 // broken fails at the second write.
 type broken struct{ recorder }
 
