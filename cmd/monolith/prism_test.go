@@ -67,7 +67,11 @@ func TestPrismEndsWithTheSameDigest(t *testing.T) {
 			}
 			// Killed and drained on the way it ends the same.
 			dir, job := makeJob(t, text)
-			killOnce(t, path, job, 300*time.Millisecond, "--runner=prism")
+			seen := map[string]bool{newest(dir): true} // by its third snapshot, however fast the machine is
+			killWhen(t, path, job, func() bool {
+				seen[newest(dir)] = true
+				return len(seen) > 3
+			}, "--runner=prism")
 			drained := exec.CommandContext(t.Context(), path, "train", job, "--runner=prism", "--json", "--set", "log.level=debug")
 			said := &output{}
 			drained.Stderr = said
