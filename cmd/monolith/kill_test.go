@@ -180,14 +180,22 @@ func TestAsynchronousRunsCountEveryExampleOnce(t *testing.T) {
 	want := occurrences(t, killExamples)
 	for _, shards := range []int{1, 3} {
 		t.Run(fmt.Sprintf("shards=%d", shards), func(t *testing.T) {
-			dir, job := writeKillJob(t, addr, shards,
+			changes := []string{
 				"deterministic: true", "deterministic: false",
-				"train: {batch: 97}", "train: {batch: 97, workers: 2, prefetch: {parse: 4, lookup: 3, push: 3}}")
+				"train: {batch: 97}", "train: {batch: 97, workers: 2, prefetch: {parse: 4, lookup: 3, push: 3}}",
+			}
+			_, job := writeKillJob(t, addr, shards, changes...)
+			began := time.Now()
+			if out, err := exec.CommandContext(t.Context(), path, "train", job).CombinedOutput(); err != nil {
+				t.Fatalf("the untouched run: %v\n%s", err, out)
+			}
+			longest := time.Since(began) / 30
+			dir, job := writeKillJob(t, addr, shards, changes...)
 			seed := uint64(time.Now().UnixNano())
 			t.Logf("seed of the kills: %d", seed)
 			rng := rand.New(rand.NewPCG(seed, 1))
 			for range 10 {
-				killOnce(t, path, job, time.Duration(50+rng.IntN(250))*time.Millisecond)
+				killEarly(t, path, job, dir, time.Duration(50+rng.IntN(250))*time.Millisecond, longest)
 			}
 			if out, err := exec.CommandContext(t.Context(), path, "train", job).CombinedOutput(); err != nil {
 				t.Fatalf("the last life: %v\n%s", err, out)
