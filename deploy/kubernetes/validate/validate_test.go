@@ -114,7 +114,7 @@ func documents(t *testing.T) (out [][]byte) {
 // TestManifests decodes the manifests strictly and follows their references.
 func TestManifests(t *testing.T) {
 	o := read(t, documents(t))
-	if len(o.pods) != 5 || len(o.services) != 3 {
+	if len(o.pods) != 5 || len(o.services) != 4 {
 		t.Errorf("%d kinds of pods and %d services", len(o.pods), len(o.services))
 	}
 	for _, p := range o.pods {
