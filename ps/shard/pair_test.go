@@ -151,24 +151,8 @@ func TestAcknowledgementsWaitForTheStandby(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = feed.Close() }()
-		var last shard.Piece
-		for !last.End {
-			if last, err = feed.Next(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		at := int64(0)
-		push := func() <-chan error {
-			done := make(chan error, 1)
-			u := pstest.CountingUpdate("x", at, at+1, []int64{1})
-			var ctl []ps.Control
-			if at > 0 {
-				ctl = []ps.Control{{Kind: ps.Commit, Split: ps.SplitID{Source: "s", Split: "x"}, Epoch: 1, To: at}}
-			}
-			at++
-			go func() { _, err := conn.Stage(t.Context(), ctl, 1, u); done <- err }()
-			return done
-		}
+		last := readUp(t, feed)
+		push := pushesOf(t, conn)
 		if err := <-push(); err != nil { // it has not caught up, so nobody waits for it
 			t.Fatal(err)
 		}
@@ -554,6 +538,35 @@ func TestAnotherNumberOfShards(t *testing.T) {
 	})
 }
 
+// readUp reads a feed to the end of what there is, and returns its last piece.
+func readUp(t *testing.T, feed *shard.Feed) (last shard.Piece) {
+	t.Helper()
+	for !last.End {
+		var err error
+		if last, err = feed.Next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return last
+}
+
+// pushesOf returns what pushes one example of a split after the other, and says when each is acknowledged.
+func pushesOf(t *testing.T, conn ps.Conn) func() <-chan error {
+	t.Helper()
+	at := int64(0)
+	return func() <-chan error {
+		done := make(chan error, 1)
+		u := pstest.CountingUpdate("x", at, at+1, []int64{1})
+		var ctl []ps.Control
+		if at > 0 {
+			ctl = []ps.Control{{Kind: ps.Commit, Split: ps.SplitID{Source: "s", Split: "x"}, Epoch: 1, To: at}}
+		}
+		at++
+		go func() { _, err := conn.Stage(t.Context(), ctl, 1, u); done <- err }()
+		return done
+	}
+}
+
 // TestCatchingUpIsNotPutOff: a standby that follows, after its process was done without, is waited for once it has what was durable a moment ago, although it lacks what was acknowledged since: under steady pushes it
 // would lack something at every renewal, and never be told complete.
 func TestCatchingUpIsNotPutOff(t *testing.T) {
@@ -565,18 +578,7 @@ func TestCatchingUpIsNotPutOff(t *testing.T) {
 			a = tell(t, n, echo(0, a))
 		}
 		renew()
-		at := int64(0)
-		push := func() <-chan error {
-			done := make(chan error, 1)
-			u := pstest.CountingUpdate("x", at, at+1, []int64{1})
-			var ctl []ps.Control
-			if at > 0 {
-				ctl = []ps.Control{{Kind: ps.Commit, Split: ps.SplitID{Source: "s", Split: "x"}, Epoch: 1, To: at}}
-			}
-			at++
-			go func() { _, err := conn.Stage(t.Context(), ctl, 1, u); done <- err }()
-			return done
-		}
+		push := pushesOf(t, conn)
 		if err := <-push(); err != nil { // nobody is waited for
 			t.Fatal(err)
 		}
@@ -585,12 +587,7 @@ func TestCatchingUpIsNotPutOff(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = feed.Close() }()
-		var last shard.Piece
-		for !last.End {
-			if last, err = feed.Next(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		last := readUp(t, feed)
 		if err := <-push(); err != nil { // while the standby writes what it has read
 			t.Fatal(err)
 		}
