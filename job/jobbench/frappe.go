@@ -111,8 +111,11 @@ func reachOurs(ctx context.Context, seed int, data, dir string) (seconds float64
 			cancel()
 		}
 	}})
-	if seconds == 0 {
-		return 0, errors.Join(err, fmt.Errorf("%w: %.5f", errUnreached, best))
+	switch {
+	case seconds > 0: // it was ended here
+		return seconds, os.RemoveAll(dir)
+	case err != nil:
+		return 0, err
 	}
-	return seconds, os.RemoveAll(dir)
+	return 0, fmt.Errorf("%w: %.5f", errUnreached, best)
 }
