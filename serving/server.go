@@ -25,7 +25,7 @@ type Options struct {
 	// of them, but of no more than Threads.
 	Threads int
 	// PinThreads binds the threads that compute to a CPU each while they do, on Linux where the process has two CPUs, so that the kernel's scheduler does not let them share one while the other is idle. A CPU
-	// that others keep busy is left to the kernel. Where it cannot be done the log says why.
+	// that others keep busy is left to the kernel. Where it cannot be done a line of the log at level debug says why; monolith serve asks for it by default.
 	PinThreads bool
 	// Waiting is how many requests wait for a thread at most, others being refused with RESOURCE_EXHAUSTED; 0: 64 for each thread.
 	Waiting int
@@ -86,7 +86,7 @@ func NewServer(o Options) *Server {
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.PinThreads && o.Models != nil {
 		if err := o.Models.cores.pin(); err != nil {
-			o.Logger.Warn("threads are not pinned", "err", err)
+			o.Logger.Debug("threads are not pinned", "err", err)
 		}
 	}
 	return &Server{o: o, models: o.Models, limits: limits{o.MaxExamples, 4 * o.MaxBytes}, threads: make(chan struct{}, o.Threads), draining: make(chan struct{})}

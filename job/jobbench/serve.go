@@ -47,7 +47,7 @@ const (
 
 // Serve measures answers to requests of 256 examples, of one user each, with DeepFM over 39 fields on two cores: requests a second in this process, over gRPC and over REST on
 // loopback with the client in this process too, beside onnxruntime and TensorFlow, which predict in their processes with the same model and have the requests in memory; the time of
-// an answer at half of that load; both with threads pinned too; and what is allocated for one. Then the same in this process with the rows of row shards. o.Rows is how many rows the model is trained on.
+// an answer at half of that load; both also with threads that are not pinned; and what is allocated for one. Then the same in this process with the rows of row shards. o.Rows is how many rows the model is trained on.
 func Serve(ctx context.Context, o bench.Options) (results []bench.Result, err error) {
 	o = o.WithDefaults()
 	if o.Rows == 0 {
@@ -69,16 +69,16 @@ func Serve(ctx context.Context, o bench.Options) (results []bench.Result, err er
 		return nil, err
 	}
 	defer stop()
-	pinned, err := s.pinned(ctx)
+	free, err := s.unpinned(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, pinned.close()) }()
+	defer func() { err = errors.Join(err, free.close()) }()
 	for _, way := range []struct {
-		name        string
-		ask, pinned func(context.Context, int) error
+		name      string
+		ask, free func(context.Context, int) error
 	}{
-		{"in process", s.inProcess, pinned.inProcess}, {"over gRPC", s.overGRPC, pinned.overGRPC}, {"over REST", s.overREST, pinned.overREST},
+		{"in process", s.inProcess, free.inProcess}, {"over gRPC", s.overGRPC, free.overGRPC}, {"over REST", s.overREST, free.overREST},
 	} {
 		name := "serve deepfm " + way.name + ", 2 cores"
 		if !o.Wants(name) {
@@ -93,11 +93,11 @@ func Serve(ctx context.Context, o bench.Options) (results []bench.Result, err er
 		}
 		r.Absent = absent
 		results = append(results, r)
-		if r, err = bench.Compare(ctx, o, name+", threads pinned", "requests/s", bench.Wall, turn("pinned", way.pinned), turn("not pinned", way.ask)); err != nil {
+		if r, err = bench.Compare(ctx, o, name+", pinned or not", "requests/s", bench.Wall, turn("pinned", way.ask), turn("not pinned", way.free)); err != nil {
 			return nil, err
 		}
 		results = append(results, r)
-		halves, err := atHalf(ctx, o, name, max(r.Ours, r.Theirs["not pinned"]), way.ask, way.pinned)
+		halves, err := atHalf(ctx, o, name, max(r.Ours, r.Theirs["not pinned"]), way.ask, way.free)
 		if err != nil {
 			return nil, err
 		}
@@ -150,17 +150,17 @@ func newServed(ctx context.Context, o bench.Options, dir string) (_ *served, err
 	if err := s.ask(o.Rows); err != nil {
 		return nil, err
 	}
-	if err := s.open(ctx, serving.Options{}); err != nil {
+	if err := s.open(ctx, serving.Options{PinThreads: true}); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// pinned is the same model and requests, with threads that are pinned.
-func (s *served) pinned(ctx context.Context) (*served, error) {
+// unpinned is the same model and requests, with threads that run where the kernel lets them.
+func (s *served) unpinned(ctx context.Context) (*served, error) {
 	p := &served{dir: s.dir, inputs: s.inputs, encoded: s.encoded, bodies: s.bodies}
 	p.outs.New = s.outs.New
-	return p, p.open(ctx, serving.Options{PinThreads: true})
+	return p, p.open(ctx, serving.Options{})
 }
 
 // open opens the model and serves it; where there is an error nothing is open.
@@ -437,7 +437,7 @@ func each(ctx context.Context, n, atOnce int, ask func(context.Context, int) err
 // atHalf asks at half of a rate, at equal distances whether answers have come or not, and says how long answers took since their time had come: p99 beside p50, milliseconds. The
 // same of a loop that takes as long as an answer and does nothing else is beside it, what the machine makes of it: where two of them run at a time, it does not always give each a core. They take turns of so
 // many requests that a turn has a p99, and the median of turns counts: one pause of the machine is in one turn, and both meet the same.
-func atHalf(ctx context.Context, o bench.Options, name string, rate float64, ask, pinned func(context.Context, int) error) ([]bench.Result, error) {
+func atHalf(ctx context.Context, o bench.Options, name string, rate float64, ask, free func(context.Context, int) error) ([]bench.Result, error) {
 	const n = 300
 	const turns = 1 << 20
 	alone := math.Inf(1) // what so many take on an idle core, milliseconds
@@ -446,17 +446,17 @@ func atHalf(ctx context.Context, o bench.Options, name string, rate float64, ask
 		loop(turns)
 		alone = min(alone, time.Since(begin).Seconds()*1e3)
 	}
-	var ours, pins, loops halfLoad
+	var ours, others, loops halfLoad
 	for range o.Rounds {
 		took, own, err := atDistances(n, 2/rate, func(i int) error { return ask(ctx, i) })
 		if err != nil {
 			return nil, err
 		}
 		ours.add(took)
-		if took, _, err = atDistances(n, 2/rate, func(i int) error { return pinned(ctx, i) }); err != nil {
+		if took, _, err = atDistances(n, 2/rate, func(i int) error { return free(ctx, i) }); err != nil {
 			return nil, err
 		}
-		pins.add(took)
+		others.add(took)
 		same := int(own[n/2] / alone * turns)
 		if took, _, err = atDistances(n, 2/rate, func(int) error {
 			loop(same)
@@ -472,7 +472,7 @@ func atHalf(ctx context.Context, o bench.Options, name string, rate float64, ask
 			Theirs: map[string]float64{"p50": bench.Median(h.p50), "p50 of a loop": bench.Median(loops.p50), "p99 of a loop": bench.Median(loops.p99)},
 		}
 	}
-	return []bench.Result{result(name, &ours), result(name+", threads pinned", &pins)}, nil
+	return []bench.Result{result(name, &ours), result(name+", not pinned", &others)}, nil
 }
 
 // halfLoad is what turns at half of the load gave, milliseconds.

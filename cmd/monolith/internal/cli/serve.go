@@ -168,7 +168,7 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 	flags.StringVar(&o.Pushes.TokenFile, "push-token-file", "", "`file` of the token that callers must bear who push rows; they may ask too")
 	flags.Int64Var(&o.Pushes.MaxBytes, "pushed-bytes", job.DefaultPushedBytes, "how many `bytes` rows may take that were pushed and are not those of the exports")
 	flags.IntVar(&o.Limits.Threads, "threads", 0, "how `many` requests are computed at a time (default one for each CPU, or four with --rows)")
-	flags.BoolVar(&o.Limits.PinThreads, "pin-threads", false, "bind each thread that computes a request to a CPU meanwhile, on Linux with two CPUs; for machines without much other work")
+	flags.BoolVar(&o.Limits.PinThreads, "pin-threads", true, "bind each thread that computes a request to a CPU meanwhile, on Linux with two CPUs; elsewhere they are not")
 	flags.IntVar(&o.Limits.Waiting, "max-waiting", 0, "how `many` requests wait at most; others are refused (default 64 for each thread)")
 	flags.IntVar(&o.Limits.MaxCalls, "max-calls", 1024, "how `many` calls there are at a time over all connections; others are refused before they are received")
 	flags.IntVar(&o.Limits.MaxExamples, "max-examples", 1<<16, "how `many` examples a request has at most")
