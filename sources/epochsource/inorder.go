@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 
+	"github.com/monolith-go/monolith/internal/arrowx"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/position"
 )
@@ -97,13 +98,12 @@ func (r *Reader[T]) moved(rec arrow.RecordBatch) arrow.RecordBatch {
 		if f.Name != pipeline.ColPosition {
 			continue
 		}
-		b := array.NewInt64Builder(r.env.Mem())
-		defer b.Release()
-		b.Reserve(int(rec.NumRows()))
-		for _, at := range rec.Column(c).(*array.Int64).Int64Values() {
-			b.UnsafeAppend(int64(position.AtEpoch(r.epoch, pipeline.Position(at))))
-		}
-		cols[c] = b.NewArray()
+		places := rec.Column(c).(*array.Int64).Int64Values()
+		cols[c] = arrowx.Fixed(r.env.Recycled(), arrow.PrimitiveTypes.Int64, len(places), func(values []int64) {
+			for i, at := range places {
+				values[i] = int64(position.AtEpoch(r.epoch, pipeline.Position(at)))
+			}
+		})
 		defer cols[c].Release()
 	}
 	return array.NewRecordBatch(rec.Schema(), cols, rec.NumRows())

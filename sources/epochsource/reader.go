@@ -283,17 +283,14 @@ func (r *Reader[T]) number(rec arrow.RecordBatch, rows int64, to pipeline.Positi
 	if rec != nil {
 		schema = rec.Schema()
 	}
-	b := array.NewInt64Builder(mem)
-	defer b.Release()
-	b.Reserve(int(rows))
-	for i := range rows {
-		p := position.AtEpoch(r.epoch, pipeline.Position(r.row+i+1))
-		if i == rows-1 {
-			p = to
+	positions := arrowx.Fixed(r.env.Recycled(), arrow.PrimitiveTypes.Int64, int(rows), func(values []int64) {
+		for i := range values {
+			values[i] = int64(position.AtEpoch(r.epoch, pipeline.Position(r.row+int64(i)+1)))
 		}
-		b.UnsafeAppend(int64(p))
-	}
-	positions := b.NewArray()
+		if rows > 0 {
+			values[rows-1] = int64(to)
+		}
+	})
 	defer positions.Release()
 	cols := make([]arrow.Array, schema.NumFields())
 	for c, f := range schema.Fields() {

@@ -197,13 +197,12 @@ func (r *Reader) read() (*pipeline.Batch, error) {
 			}
 		}
 	}
-	b := array.NewInt64Builder(r.env.Mem())
-	defer b.Release()
-	b.Reserve(int(n))
-	for i := range n {
-		b.UnsafeAppend(r.pos + i + 1)
-	}
-	return r.batch(append(cols, b.NewArray()), n, r.pos+n)
+	positions := arrowx.Fixed(r.env.Recycled(), arrow.PrimitiveTypes.Int64, int(n), func(values []int64) {
+		for i := range values {
+			values[i] = r.pos + int64(i) + 1
+		}
+	})
+	return r.batch(append(cols, positions), n, r.pos+n)
 }
 
 // batch makes a batch of columns, which it owns, and moves the position.

@@ -258,7 +258,7 @@ func (w *worker) bad(ctx context.Context, err error, origin pipeline.Origin, at 
 
 // batch makes the batch of the rows that the extractor holds.
 func (w *worker) batch(positions, times *array.Int64, origin pipeline.Origin) (*pipeline.Batch, error) {
-	mem, n := w.env.Mem(), len(w.positions)
+	mem, n := w.env.Recycled(), len(w.positions) // columns are copied as they are, every byte of them
 	cols := w.extract.arrays(mem)
 	schema := w.schemas[0]
 	if times != nil {
