@@ -164,14 +164,25 @@ func (x *extractor) manyLabels(r record, l *label, c *denseColumn) (has bool, er
 	return true, nil
 }
 
-// accepted makes a label of a number.
-func (x *extractor) accepted(l *label, y float32) (float32, error) {
-	if l.signs && (y == -1 || y == 0) { // -0 too
-		y = 0
+// of makes a label of a number; false: it takes none such.
+func (l *label) of(v float32) (y float32, ok bool) {
+	if l.signs && (v == -1 || v == 0) { // -0 too
+		v = 0
 	}
-	y = l.positive.apply(y)
+	if l.positive.op != "" {
+		if !finite(v) { // a condition would make a label of it
+			return v, false
+		}
+		v = l.positive.apply(v)
+	}
+	return v, l.accepts.Contains(v) && v <= maxDense && v >= -maxDense
+}
+
+// accepted makes a label of a finite number.
+func (x *extractor) accepted(l *label, v float32) (float32, error) {
+	y, ok := l.of(v)
 	switch {
-	case l.accepts.Contains(y) && y <= maxDense && y >= -maxDense:
+	case ok:
 		return y, nil
 	case l.signs:
 		return 0, bad(reasonLabel, "label %g is not 1, 0 or -1; say from where it is positive", y)

@@ -18,14 +18,19 @@ func (x *extractor) addColumns(mem memory.Allocator, r *arrowRecord, n int) bool
 		ok = x.addFeature(r, i, n)
 	}
 	for i := 0; ok && i < len(x.p.labels); i++ {
-		ok = each(r, n, func() error { return x.addLabel(r, i) })
+		ok = x.addPlainLabel(r, i, n) || each(r, n, func() error { return x.addLabel(r, i) })
 	}
-	if ok = ok && each(r, n, func() error { return x.addWeight(r) }); ok {
+	if ok && x.p.weight >= 0 {
+		ok = each(r, n, func() error { return x.addWeight(r) })
+	}
+	if ok {
 		for i := 0; ok && i < len(x.p.keys); i++ {
 			ok = each(r, n, func() error { return x.addKey(r, i) })
 		}
 	}
-	ok = ok && each(r, n, func() error { return x.identify(r) })
+	if ok && len(x.p.lineID) > 0 {
+		ok = each(r, n, func() error { return x.identify(r) })
+	}
 	r.row = -1
 	if !ok {
 		x.truncate(0)
@@ -69,6 +74,49 @@ func (x *extractor) addFeature(r *arrowRecord, i, n int) bool {
 		}
 		return err
 	})
+}
+
+// addPlainLabel appends n rows of a label that is one number of a column of numbers without nulls. It returns false, and appends nothing,
+// when it is not, or a number is none that the label takes.
+func (x *extractor) addPlainLabel(r *arrowRecord, i, n int) bool {
+	l, c, from := &x.p.labels[i], &x.labels[i], len(x.labels[i].values)
+	col := r.columns[l.col]
+	if l.width != 1 || l.mask >= 0 || col.NullN() > 0 {
+		return false
+	}
+	ok := false
+	switch col := col.(type) {
+	case *array.Int64:
+		c.values, ok = appendLabels(c.values, l, col.Int64Values()[:n])
+	case *array.Int32:
+		c.values, ok = appendLabels(c.values, l, col.Int32Values()[:n])
+	case *array.Float32:
+		c.values, ok = appendLabels(c.values, l, col.Float32Values()[:n])
+	case *array.Float64:
+		c.values, ok = appendLabels(c.values, l, col.Float64Values()[:n])
+	}
+	if !ok {
+		c.values = c.values[:from]
+		return false
+	}
+	if l.optional {
+		for range n {
+			x.masks[i].values = append(x.masks[i].values, true)
+		}
+	}
+	return true
+}
+
+// appendLabels appends numbers as labels; false: the label does not take one of them.
+func appendLabels[T int64 | int32 | float32 | float64](dst []float32, l *label, numbers []T) ([]float32, bool) {
+	for _, v := range numbers {
+		y, ok := l.of(float32(v))
+		if !ok {
+			return dst, false
+		}
+		dst = append(dst, y)
+	}
+	return dst, true
 }
 
 // addPlain makes the column of a sparse feature of n rows of one with 64-bit integers, or lists of them, without nulls, where no row needs

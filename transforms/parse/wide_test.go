@@ -11,6 +11,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/transforms/parse"
 )
@@ -24,6 +25,9 @@ func TestWholeColumns(t *testing.T) {
 		{Name: "others", Type: arrow.ListOf(arrow.PrimitiveTypes.Int64), Nullable: true}, // of other lengths
 		{Name: "price", Type: arrow.PrimitiveTypes.Float32, Nullable: true},
 		{Name: "click", Type: arrow.FixedWidthTypes.Boolean, Nullable: true},
+		{Name: "stars", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
+		{Name: "seconds", Type: arrow.PrimitiveTypes.Float64, Nullable: true},
+		{Name: "age", Type: arrow.PrimitiveTypes.Int32, Nullable: true},
 		{Name: pipeline.ColTime, Type: arrow.PrimitiveTypes.Int64},
 		{Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64},
 	}, nil)
@@ -38,7 +42,14 @@ func TestWholeColumns(t *testing.T) {
 			{Name: "price", Kind: parse.Dense, Default: "3"},
 			{Name: "bucket", Column: "price", Slot: 6, Type: parse.Float, Buckets: []float64{0, 1}},
 		},
-		Labels: []parse.Label{{Column: "click"}},
+		Labels: []parse.Label{
+			{Column: "click"},
+			{Name: "stars", Column: "stars", Accepts: loss.Range{Min: 1, Max: 5, Whole: true}, Optional: true},
+			{Name: "long", Column: "seconds", Positive: ">= 30"},
+			{Name: "young", Column: "age", Positive: "< 30", Mask: "stars"},
+			{Name: "age", Column: "age", Accepts: loss.Range{Min: 0, Max: 200}, Optional: true},
+			{Name: "price", Column: "price"},
+		},
 		Weight: parse.Weight{Column: "price"}, Keys: []parse.Key{{Name: "id"}}, LineID: []string{"id", "click"},
 	}
 	whole := 0
@@ -81,6 +92,20 @@ func TestWholeColumns(t *testing.T) {
 			}
 			set("price", fmt.Sprint(price))
 			row = append(row, fmt.Sprintf(`"click":%t`, rng.IntN(2) == 0))
+			stars, age := 1+rng.IntN(5), rng.IntN(201)
+			if bad && rng.IntN(8) == 0 {
+				stars = 6
+			}
+			if bad && rng.IntN(8) == 0 {
+				age = 201
+			}
+			set("stars", fmt.Sprint(stars))
+			set("age", fmt.Sprint(age))
+			seconds := fmt.Sprint(60 * rng.Float64())
+			if bad && rng.IntN(8) == 0 {
+				seconds = `"NaN"`
+			}
+			set("seconds", seconds)
 			row = append(row, fmt.Sprintf(`%q:%d`, pipeline.ColTime, i), fmt.Sprintf(`%q:%d`, pipeline.ColPosition, 10*i+10))
 			if err := b.UnmarshalJSON([]byte("{" + strings.Join(row, ",") + "}")); err != nil {
 				t.Fatal(err)
