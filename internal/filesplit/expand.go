@@ -64,7 +64,7 @@ func (e *NoMatchError) Error() string {
 
 // Expand returns the files of a file system that the patterns name, sorted by name, each path once. A pattern is a path, which may hold the
 // wildcards of [filepath.Match] and Monolith's macros (see [Macros]). Every pattern must name a file, but with macros one
-// of the paths that they stand for is enough: days without data are usual. Folders are passed over. Errors: all faulty
+// of the paths that they stand for is enough: days without data are usual. Folders are passed over, as are pipes, sockets and devices. Errors: all faulty
 // patterns at once, a [*NoMatchError] for each that names no file, other errors for ones that cannot be understood.
 func Expand(ctx context.Context, in fsx.FS, patterns []string) ([]File, error) {
 	files, err := expandAll(ctx, in, patterns)
@@ -174,7 +174,7 @@ func expand(ctx context.Context, in fsx.FS, pattern string) ([]File, error) {
 		return nil, err
 	}
 	var files []File
-	folder := false
+	folder, special := false, false
 	for _, path := range paths {
 		found, open := []string{path}, depth(pattern)
 		if _, err := in.Stat(ctx, path); err == nil {
@@ -198,6 +198,10 @@ func expand(ctx context.Context, in fsx.FS, pattern string) ([]File, error) {
 				folder = true
 				continue
 			}
+			if info.Special {
+				special = true
+				continue
+			}
 			f = filepath.Clean(f)
 			abs, err := filepath.Abs(f)
 			if err != nil {
@@ -205,6 +209,9 @@ func expand(ctx context.Context, in fsx.FS, pattern string) ([]File, error) {
 			}
 			files = append(files, File{Path: f, Size: info.Size, whole: info, abs: abs, depth: open})
 		}
+	}
+	if len(files) == 0 && special {
+		return nil, &NoMatchError{Pattern: pattern, Reason: fsx.ErrSpecial.Error()}
 	}
 	if len(files) == 0 {
 		return nil, noMatch(ctx, in, pattern, paths[0], folder)

@@ -174,11 +174,18 @@ func (OS) List(path string) ([]Info, error) {
 
 // Open implements [Disk].
 func (OS) Open(path string) (File, error) {
+	info, err := os.Stat(path) // before it is opened, which may wait for ever where it is a pipe
+	if err != nil {
+		return nil, err
+	}
+	if infoOf(info).Special {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: ErrSpecial}
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
+	info, err = f.Stat()
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -195,7 +202,7 @@ type localFile struct {
 func (f localFile) Info() Info { return f.info }
 
 func infoOf(i fs.FileInfo) Info {
-	return Info{Name: i.Name(), Dir: i.IsDir(), Size: i.Size(), ModTime: i.ModTime()}
+	return Info{Name: i.Name(), Dir: i.IsDir(), Special: !i.IsDir() && !i.Mode().IsRegular(), Size: i.Size(), ModTime: i.ModTime()}
 }
 
 // Damage reports whether an error of reading a file speaks of the file: it is gone, shorter than it was, or the disk cannot

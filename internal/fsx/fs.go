@@ -16,7 +16,7 @@ import (
 // *fs.PathError and wrap fs.ErrNotExist, fs.ErrExist and fs.ErrPermission where
 // these are the cause; after the context has ended they may be its cause.
 type FS interface {
-	// Open opens a file to read.
+	// Open opens a file to read. What is [Info].Special is not opened: [ErrSpecial].
 	Open(ctx context.Context, name string) (File, error)
 	// Stat describes a file or folder.
 	Stat(ctx context.Context, name string) (Info, error)
@@ -54,11 +54,16 @@ type Info struct {
 	// Name is the last element of its path.
 	Name string
 	Dir  bool
+	// Special means that it is neither a file nor a folder, but a pipe, a socket or a device: nothing can be read of it twice.
+	Special bool
 	// Size is in bytes; of a folder it means nothing.
 	Size int64
 	// ModTime is when the file was changed last.
 	ModTime time.Time
 }
+
+// ErrSpecial means that what was to be read is no file but a pipe, a socket or a device. To open a pipe may also take until somebody writes to it.
+var ErrSpecial = errors.New("it is a pipe, a socket or a device, of which nothing can be read twice; write what it gives to a file, and name that")
 
 // ErrTooLarge means that a file has more bytes than were asked for.
 var ErrTooLarge = errors.New("file too large")
