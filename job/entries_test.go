@@ -112,7 +112,7 @@ func TestRowsOfRunningShards(t *testing.T) {
 	compare("shards", got, err, 1)
 	got, err = job.LookUpStored(ctx, r.Snapshot, tbl, append(slices.Clone(ids), -5))
 	compare("snapshot", got, err, 1)
-	running, err := job.InspectShards(ctx, cfg, nil)
+	running, err := job.InspectShards(ctx, cfg, job.Asking{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ package job
 
 import (
 	"context"
-	"log/slog"
 
 	"github.com/monolith-go/monolith/internal/conf"
 	"github.com/monolith-go/monolith/job/component"
@@ -179,6 +178,8 @@ type (
 	RowShards = run.RowShards
 	// ServedJob is a job whose model is served while it is trained.
 	ServedJob = run.ServedJob
+	// Asking says how running shards are asked.
+	Asking = run.Asking
 	// ScaleOptions say which shards a running job is to have.
 	ScaleOptions = run.ScaleOptions
 	// Scaled describes a change of the number of shards.
@@ -532,10 +533,10 @@ func Edit(ctx context.Context, cfg *Config, o EditOptions) (*Edited, error) {
 	return run.Edit(ctx, cfg, o)
 }
 
-// InspectShards describes the rows that the running shards of a job have of each slot, and how much each shard has, while training continues. log may be nil. Where some do not
+// InspectShards describes the rows that the running shards of a job have of each slot, and how much each shard has, while training continues. Where some do not
 // answer it describes the others, and returns [pipeline.ErrUnavailable] beside that.
-func InspectShards(ctx context.Context, cfg *Config, log *slog.Logger) (*RunningSlots, error) {
-	return run.Slots(ctx, cfg, log)
+func InspectShards(ctx context.Context, cfg *Config, how Asking) (*RunningSlots, error) {
+	return run.Slots(ctx, cfg, how)
 }
 
 // FollowChanges gives a consumer the rows of a running job that have changed, and the ids whose rows have gone, since it was given them last: each at

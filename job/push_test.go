@@ -98,7 +98,7 @@ func TestPushToServer(t *testing.T) {
 	if n := same("again"); n != 0 {
 		t.Errorf("%d rows though nothing has changed", n)
 	}
-	slots, err := job.InspectShards(ctx, cfg, nil)
+	slots, err := job.InspectShards(ctx, cfg, job.Asking{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestPushResumes(t *testing.T) {
 	if _, err := job.Run(ctx, cfg, job.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	slots, err := job.InspectShards(ctx, cfg, nil)
+	slots, err := job.InspectShards(ctx, cfg, job.Asking{})
 	if err != nil {
 		t.Fatal(err)
 	}

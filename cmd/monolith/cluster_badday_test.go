@@ -250,10 +250,14 @@ func TestShardsThatAreNotThere(t *testing.T) {
 	if f := failure(t, o); o.code != 3 || f.Code != "unavailable" || !strings.Contains(f.Message, c.addrs[0]) {
 		t.Errorf("exit code %d: %+v", o.code, f)
 	}
+	// Who asks waits as long as --wait says, and not as workers do.
+	o = monolith(t, "snapshot", "take", c.job, "--wait", "0", "--set", "ps.retry=1h")
+	o.wants(t, 3, "shard 0 at "+c.addrs[0], "connection refused", "tried for", "monolith ps JOB.yaml --shard 0", "--wait=5m waits")
 	zero := start(t, "", "ps", c.job, "--shard", "0").says("shards not all there")
 	o = monolith(t, "train", c.job)
 	o.wants(t, 3, "shard 0 at "+c.addrs[0], "waits itself", "shard 1 at "+c.addrs[1], "connection refused", "ps.retry")
 	within(t, o, 10*time.Second)
+	monolith(t, "snapshot", "take", c.job, "--wait", "10ms").wants(t, 3, "shard 1 at "+c.addrs[1], "connection refused", "--wait=5m waits")
 	zero.end(syscall.SIGTERM).wants(t, 0, "taking a last snapshot", "no last snapshot could be taken", c.addrs[1])
 }
 

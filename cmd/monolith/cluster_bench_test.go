@@ -159,7 +159,7 @@ func newPusher(b *testing.B, path string, shard int) *pusher {
 	if err != nil {
 		b.Fatal(err)
 	}
-	remote, m, err := run.Connect(b.Context(), cfg, nil)
+	remote, m, err := run.Connect(b.Context(), cfg, run.Asking{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -30,11 +30,11 @@ type remoteShards struct {
 }
 
 // askShards calls f with the running shards of a job, which must be in processes of their own; instead says what else helps where they are not.
-func askShards(ctx context.Context, cfg *spec.Config, log *slog.Logger, instead string, f func(remoteShards) error) (err error) {
+func askShards(ctx context.Context, cfg *spec.Config, how Asking, instead string, f func(remoteShards) error) (err error) {
 	if !cfg.PS.Remote() {
 		return fault.Config("job: the shards of this job are in the process that trains it (ps.addresses is empty), which nobody can ask; %s", instead)
 	}
-	remote, m, err := Connect(ctx, cfg, log)
+	remote, m, err := Connect(ctx, cfg, how)
 	if err != nil {
 		return err
 	}
@@ -44,16 +44,15 @@ func askShards(ctx context.Context, cfg *spec.Config, log *slog.Logger, instead 
 
 // LookUpOptions say which rows are looked up.
 type LookUpOptions struct {
+	Asking
 	Table string
 	IDs   []int64
-	// Logger gets trouble; nil discards.
-	Logger *slog.Logger
 }
 
 // LookUp returns whole rows of a running job, whose shards must be in processes of their own. Nothing is changed. Errors: [pipeline.ErrConfig] for a job
 // without ps.addresses and a table that it has not, [pipeline.ErrUnavailable].
 func LookUp(ctx context.Context, cfg *spec.Config, o LookUpOptions) (out *result.LookedUp, err error) {
-	err = askShards(ctx, cfg, o.Logger, "look into its newest snapshot: monolith ps lookup DIR TABLE ID", func(s remoteShards) error {
+	err = askShards(ctx, cfg, o.Asking, "look into its newest snapshot: monolith ps lookup DIR TABLE ID", func(s remoteShards) error {
 		t, err := tableOf(s.layout, o.Table)
 		if err != nil {
 			return err
@@ -82,6 +81,7 @@ func tableOf(l *param.Layout, name string) (int, error) {
 
 // EditOptions say which rows are edited, and how.
 type EditOptions struct {
+	Asking
 	Op    param.Op
 	Table string
 	// IDs are those of a reinitialize, where neither From nor files name them.
@@ -102,8 +102,6 @@ type EditOptions struct {
 	DryRun bool
 	// Begun, if not nil, is called with the request's name before anything is edited.
 	Begun func(request string)
-	// Logger gets trouble; nil discards.
-	Logger *slog.Logger
 }
 
 // editsAtOnce is how many rows are edited by one update.
@@ -112,7 +110,7 @@ const editsAtOnce = 1024
 // Edit edits rows of a running job, whose shards must be in processes of their own, each once however often the request is made. Training continues.
 // Errors: [pipeline.ErrConfig] for what the user can fix, [pipeline.ErrUnavailable].
 func Edit(ctx context.Context, cfg *spec.Config, o EditOptions) (out *result.Edited, err error) {
-	err = askShards(ctx, cfg, o.Logger, "give them processes of their own (docs/cluster.md)", func(s remoteShards) error {
+	err = askShards(ctx, cfg, o.Asking, "give them processes of their own (docs/cluster.md)", func(s remoteShards) error {
 		out, err = edit(ctx, s, o)
 		return err
 	})
@@ -179,8 +177,8 @@ func edit(ctx context.Context, s remoteShards, o EditOptions) (_ *result.Edited,
 
 // Slots describes the rows that the running shards of a job have of each slot, and how much each shard has, while training continues. Where some do not answer it describes
 // the others, and returns [pipeline.ErrUnavailable] beside that. Errors: as LookUp.
-func Slots(ctx context.Context, cfg *spec.Config, log *slog.Logger) (out *result.RunningSlots, err error) {
-	err = askShards(ctx, cfg, log, "describe its newest snapshot: monolith inspect DIR --slots", func(s remoteShards) error {
+func Slots(ctx context.Context, cfg *spec.Config, how Asking) (out *result.RunningSlots, err error) {
+	err = askShards(ctx, cfg, how, "describe its newest snapshot: monolith inspect DIR --slots", func(s remoteShards) error {
 		tables, newest, held, err := s.TallyHeld(ctx)
 		if err != nil {
 			return fault.Unavailable(err)
@@ -258,7 +256,7 @@ type ChangesOptions struct {
 // Changes gives a consumer the rows of a running job that have changed, and the ids whose rows have gone, since it was given them last: each at least
 // once, whatever dies. Errors: as LookUp, and those of Give.
 func Changes(ctx context.Context, cfg *spec.Config, o ChangesOptions) error {
-	return askShards(ctx, cfg, o.Logger, "give them processes of their own (docs/cluster.md)", func(s remoteShards) error {
+	return askShards(ctx, cfg, Asking{Logger: o.Logger}, "give them processes of their own (docs/cluster.md)", func(s remoteShards) error {
 		shape := s.layout.Shape()
 		c := consuming{remoteShards: s, name: o.Consumer, rows: o.Weights, follow: o.Follow, every: o.Every, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler))}
 		c.deal = func(_ context.Context, shard int, answer *ps.Changes, some bool) error {

@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/monolith-go/monolith/job/internal/fault"
@@ -13,10 +12,9 @@ import (
 
 // PromoteOptions say whose standby is to take over.
 type PromoteOptions struct {
+	Asking
 	// Shard is the index of the shard.
 	Shard int
-	// Logger gets trouble; nil discards.
-	Logger *slog.Logger
 }
 
 // Promote asks the coordinator of a job to put the standby of a shard in charge, and returns once it is. Workers wait meanwhile, for about the length
@@ -29,7 +27,7 @@ func Promote(ctx context.Context, cfg *spec.Config, o PromoteOptions) (_ *result
 	if cfg.PS.Standby.Of(o.Shard) == "" {
 		return nil, fault.Config("job: shard %d has no standby (ps.standby.addresses)", o.Shard)
 	}
-	remote, _, err := Connect(ctx, cfg, o.Logger)
+	remote, _, err := Connect(ctx, cfg, o.Asking)
 	if err != nil {
 		return nil, err
 	}

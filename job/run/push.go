@@ -78,7 +78,7 @@ func Push(ctx context.Context, cfg *spec.Config, o PushOptions) (out *result.Pus
 		return nil, fault.Config("job: --to: %w", err)
 	}
 	defer func() { err = errors.Join(err, cc.Close()) }()
-	err = askShards(ctx, cfg, o.Logger, "give them processes of their own (docs/cluster.md), or export its snapshots", func(s remoteShards) error {
+	err = askShards(ctx, cfg, Asking{Logger: o.Logger}, "give them processes of their own (docs/cluster.md), or export its snapshots", func(s remoteShards) error {
 		p, err := newPusher(s.layout, tfs.NewPredictionServiceClient(cc), o, log)
 		if err != nil {
 			return err

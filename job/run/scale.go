@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"log/slog"
 
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/result"
@@ -14,10 +13,9 @@ import (
 
 // ScaleOptions say which shards a running job is to have.
 type ScaleOptions struct {
+	Asking
 	// To are their addresses, that of shard 0 first; nil: the job's ps.addresses. Those of the job have the standbys that it says, all others none.
 	To []string
-	// Logger gets trouble; nil discards.
-	Logger *slog.Logger
 }
 
 // Scale makes the shards of a running job others, while its workers continue, and returns when all have their state; see [coordinator.Cluster.Scale].
@@ -33,7 +31,7 @@ func Scale(ctx context.Context, cfg *spec.Config, o ScaleOptions) (done *result.
 			return nil, fault.Config("job: --to: %w", err)
 		}
 	}
-	err = ask(ctx, cfg, o.Logger, "end it, change ps.shards and start it again", func(remote *rpc.Remote) error {
+	err = ask(ctx, cfg, o.Asking, "end it, change ps.shards and start it again", func(remote *rpc.Remote) error {
 		r, err := remote.Scale(ctx, wiring.Addrs(&cfg.PS, to))
 		if err == nil {
 			done = &result.Scaled{

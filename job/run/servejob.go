@@ -190,7 +190,7 @@ func (s *servedJob) loadNewest(ctx context.Context, r *replica.Replica, m *jobMo
 func (s *servedJob) follow(ctx context.Context, r *replica.Replica, m *jobModel) (next *jobModel) {
 	plan, err := wiring.BuildPlan(m.cfg)
 	if err == nil {
-		remote, dialled := wiring.Dial(ctx, m.cfg, plan, m.model, s.log, nil)
+		remote, dialled := wiring.Dial(ctx, m.cfg, plan, m.model, 0, s.log, nil)
 		if err = dialled; err == nil {
 			err = errors.Join(r.Follow(ctx, remote), remote.Close(context.WithoutCancel(ctx)))
 		}

@@ -3,8 +3,10 @@ package run
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/result"
@@ -16,22 +18,29 @@ import (
 	"github.com/monolith-go/monolith/ps/rpc"
 )
 
-// TakeOptions say which snapshot is asked for.
-type TakeOptions struct {
-	// Pin keeps it whatever its age; Note is a remark.
-	Pin  bool
-	Note string
+// Asking says how running shards are asked.
+type Asking struct {
+	// Wait is how long shards that do not answer, or are not ready, are waited for; 0: ps.retry, negative: not at all.
+	Wait time.Duration
 	// Logger gets trouble; nil discards.
 	Logger *slog.Logger
 }
 
+// TakeOptions say which snapshot is asked for.
+type TakeOptions struct {
+	Asking
+	// Pin keeps it whatever its age; Note is a remark.
+	Pin  bool
+	Note string
+}
+
 // ask calls f with the parameter server of a job whose shards are in processes of their own. Errors: [pipeline.ErrConfig] for a job without
 // ps.addresses, which otherwise says of, [pipeline.ErrUnavailable], those of f.
-func ask(ctx context.Context, cfg *spec.Config, log *slog.Logger, otherwise string, f func(*rpc.Remote) error) (err error) {
+func ask(ctx context.Context, cfg *spec.Config, how Asking, otherwise string, f func(*rpc.Remote) error) (err error) {
 	if !cfg.PS.Remote() {
 		return fault.Config("job: the shards of this job are in the process that trains it (ps.addresses is empty), which nobody can ask; %s", otherwise)
 	}
-	remote, _, err := Connect(ctx, cfg, log)
+	remote, _, err := Connect(ctx, cfg, how)
 	if err != nil {
 		return err
 	}
@@ -42,7 +51,7 @@ func ask(ctx context.Context, cfg *spec.Config, log *slog.Logger, otherwise stri
 // Take asks the coordinator of a job whose shards are in processes of their own for a snapshot, and returns when it is durable. Training continues. Errors:
 // [pipeline.ErrConfig] for a job without ps.addresses, [pipeline.ErrUnavailable], those of taking one.
 func Take(ctx context.Context, cfg *spec.Config, o TakeOptions) (taken *result.SnapshotTaken, err error) {
-	err = ask(ctx, cfg, o.Logger, "send it the signal SIGUSR2: kill -USR2 PID", func(remote *rpc.Remote) error {
+	err = ask(ctx, cfg, o.Asking, "send it the signal SIGUSR2: kill -USR2 PID", func(remote *rpc.Remote) error {
 		info, err := remote.Snapshot(ctx, ps.SnapshotOptions{Pin: o.Pin, Note: o.Note})
 		if err == nil {
 			taken = &result.SnapshotTaken{SnapshotEntry: stored.Describe(&info), Took: info.Took.Seconds(), Stall: info.Stall.Seconds()}
@@ -52,9 +61,10 @@ func Take(ctx context.Context, cfg *spec.Config, o TakeOptions) (taken *result.S
 	return taken, err
 }
 
-// Connect connects to the shards of a job in processes of their own, as one of its workers, and returns the job's model too. A nil logger discards.
+// Connect connects to the shards of a job in processes of their own, as one of its workers, and returns the job's model too.
 // The caller closes the connection. Errors: [pipeline.ErrConfig] for a job that is not theirs, [pipeline.ErrUnavailable].
-func Connect(ctx context.Context, cfg *spec.Config, log *slog.Logger) (*rpc.Remote, model.Model, error) {
+func Connect(ctx context.Context, cfg *spec.Config, how Asking) (*rpc.Remote, model.Model, error) {
+	log := how.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -66,8 +76,11 @@ func Connect(ctx context.Context, cfg *spec.Config, log *slog.Logger) (*rpc.Remo
 	if err != nil {
 		return nil, nil, err
 	}
-	remote, err := wiring.Dial(ctx, cfg, plan, m, log, nil)
+	remote, err := wiring.Dial(ctx, cfg, plan, m, how.Wait, log, nil)
 	if err != nil {
+		if how.Wait != 0 && errors.Is(err, ps.ErrUnreachable) {
+			err = fmt.Errorf("%w (--wait=5m waits for shards that are starting)", err)
+		}
 		return nil, nil, fault.Unavailable(otherFeatures(cfg, err))
 	}
 	return remote, m, nil

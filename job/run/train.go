@@ -230,7 +230,7 @@ func (t *trainer) dial(ctx context.Context) error {
 	if t.opts.Resume != nil && !*t.opts.Resume {
 		return fault.Config("job: --resume=false: the shards at ps.addresses hold the state; start them with monolith ps --resume=false")
 	}
-	remote, err := wiring.Dial(ctx, t.cfg, t.plan, t.model, t.log, psHooks(t.hooks))
+	remote, err := wiring.Dial(ctx, t.cfg, t.plan, t.model, 0, t.log, psHooks(t.hooks))
 	if err != nil {
 		return fault.Unavailable(otherFeatures(t.cfg, err))
 	}

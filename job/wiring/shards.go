@@ -177,14 +177,14 @@ func RetryFor(p *spec.PS) time.Duration {
 	return time.Duration(p.Retry)
 }
 
-// Dial connects to shards in other processes.
-func Dial(ctx context.Context, c *spec.Config, plan *pipeline.Plan, m model.Model, log *slog.Logger, hooks *ps.Hooks) (*rpc.Remote, error) {
+// Dial connects to shards in other processes. wait is that of [rpc.Options].
+func Dial(ctx context.Context, c *spec.Config, plan *pipeline.Plan, m model.Model, wait time.Duration, log *slog.Logger, hooks *ps.Hooks) (*rpc.Remote, error) {
 	conf, err := ClientConfig(&c.PS)
 	if err != nil {
 		return nil, err
 	}
 	return rpc.Dial(ctx, rpc.Options{
 		Identity: Identity(c, plan, m), Layout: m.Layout(), Addrs: Addrs(&c.PS, c.PS.Addresses), Config: conf, RetryFor: RetryFor(&c.PS),
-		MaxMessage: int(c.PS.MaxMessage), Logger: log, Hooks: hooks,
+		WaitFor: wait, MaxMessage: int(c.PS.MaxMessage), Logger: log, Hooks: hooks,
 	})
 }

@@ -61,7 +61,7 @@ func TestGaveUp(t *testing.T) {
 			[]string{"shard 0 at a:1 answers, and waits itself: shard 1 at b:1: connection refused", "are all shards running"},
 		},
 	} {
-		err := gaveUp(first, from(t.Context(), first.String(), x.sent), relayed(x.sent), 1500*time.Millisecond)
+		err := gaveUp(first, from(t.Context(), first.String(), x.sent), relayed(x.sent), 1500*time.Millisecond, "ps.retry")
 		if !errors.Is(err, ps.ErrUnreachable) {
 			t.Errorf("%v is no ErrUnreachable", err)
 		}

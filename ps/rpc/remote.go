@@ -35,6 +35,8 @@ type Options struct {
 	Config wire.ClientConfig
 	// RetryFor is how long a call retries to reach its process; default 30 s.
 	RetryFor time.Duration
+	// WaitFor is how long Dial waits for a cluster that does not answer, or is not ready; default RetryFor, negative: one attempt. Unlike RetryFor it bounds each attempt too, but for a second.
+	WaitFor time.Duration
 	// MaxMessage is the largest request or reply, bytes; default 256 MiB.
 	MaxMessage int
 	Logger     *slog.Logger
@@ -47,6 +49,7 @@ const (
 	defaultRetryFor = 30 * time.Second
 	minBackoff      = 20 * time.Millisecond
 	maxBackoff      = time.Second
+	leastAttempt    = time.Second // that Options.WaitFor allows
 )
 
 // Remote is a cluster in other processes, as a worker sees it. Its methods may overlap. Calls whose process does not
@@ -85,10 +88,22 @@ func Dial(ctx context.Context, o Options) (*Remote, error) {
 	for p := r.peers[0]; p != nil; p = p.other {
 		r.coords = append(r.coords, coordinating{&p.t, psv1.NewCoordinatorClient(p.cc)})
 	}
-	if err := r.refresh(ctx); err != nil {
+	if err := r.meet(ctx); err != nil {
 		return nil, errors.Join(err, r.Close(ctx))
 	}
 	return r, nil
+}
+
+// meet asks for the first time.
+func (r *Remote) meet(ctx context.Context) error {
+	if r.o.WaitFor == 0 {
+		return r.refresh(ctx)
+	}
+	in, err := until(ctx, r, patience{total: r.o.WaitFor, each: max(r.o.WaitFor, leastAttempt)}, psv1.CoordinatorClient.Info, &psv1.InfoRequest{})
+	if err != nil {
+		return err
+	}
+	return r.learn(in)
 }
 
 // refresh asks for the generation that clients begin in.
@@ -97,6 +112,11 @@ func (r *Remote) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return r.learn(in)
+}
+
+// learn adopts what shard 0 has answered.
+func (r *Remote) learn(in *psv1.InfoResponse) (err error) {
 	info := ps.ClusterInfo{Generation: in.Generation, Addrs: in.Addresses, Dir: in.Dir}
 	if in.Partial {
 		info.Recovery = ps.Partial
@@ -155,17 +175,41 @@ func (r *Remote) now() ([]*peer, uint64) {
 	return r.peers, r.info.Generation
 }
 
-// again makes a call to the coordinator, and makes it again while nobody answers or the cluster is not ready: to the two processes of shard 0 in turn, where it has a standby.
+// again makes a call to the coordinator, and makes it again for as long as Options.RetryFor; see until.
 func again[Req, Resp any](ctx context.Context, r *Remote, f func(psv1.CoordinatorClient, context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req) (*Resp, error) {
+	return until(ctx, r, patience{total: r.o.RetryFor, of: "ps.retry"}, f, req)
+}
+
+// patience is how long a call is made again.
+type patience struct {
+	total time.Duration
+	// each bounds an attempt; 0: it takes what it takes.
+	each time.Duration
+	// of names the setting that says so, if not empty.
+	of string
+}
+
+// attempt returns the context of one attempt.
+func (p patience) attempt(ctx context.Context) (context.Context, context.CancelFunc) {
+	if p.each == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, p.each)
+}
+
+// until makes a call to the coordinator, and makes it again while nobody answers or the cluster is not ready: to the two processes of shard 0 in turn, where it has a standby.
+func until[Req, Resp any](ctx context.Context, r *Remote, p patience, f func(psv1.CoordinatorClient, context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req) (*Resp, error) {
 	began, logged := time.Now(), false
 	for wait, tries := minBackoff, 1; ; tries++ {
 		at := r.at.Load()
 		to := r.coords[at]
-		resp, err := f(to.c, to.t.Identity.outgoing(ctx), req, callOptions()...)
+		one, cancel := p.attempt(ctx)
+		resp, err := f(to.c, to.t.Identity.outgoing(one), req, callOptions()...)
+		known := from(one, to.t.String(), err)
+		cancel()
 		if err == nil {
 			return resp, nil
 		}
-		known := from(ctx, to.t.String(), err)
 		if ctx.Err() != nil || !lost(err, known) {
 			return nil, known
 		}
@@ -174,30 +218,33 @@ func again[Req, Resp any](ctx context.Context, r *Remote, f func(psv1.Coordinato
 			continue // the other one may be in charge
 		}
 		tried := time.Since(began)
-		if tried >= r.o.RetryFor {
-			return nil, gaveUp(to.t, known, relayed(err), tried)
+		if tried >= p.total {
+			return nil, gaveUp(to.t, known, relayed(err), tried, p.of)
 		}
 		if !logged {
 			logged = true
-			r.o.Logger.WarnContext(ctx, "waiting for the parameter server", "addr", to.t.Addr, "at_most", r.o.RetryFor, "err", known)
+			r.o.Logger.WarnContext(ctx, "waiting for the parameter server", "addr", to.t.Addr, "at_most", p.total, "err", known)
 		}
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-time.After(min(mathrand.N(wait)+1, r.o.RetryFor-tried)): // the last attempt is made when the time is over
+		case <-time.After(min(mathrand.N(wait)+1, p.total-tried)): // the last attempt is made when the time is over
 		}
 		wait = min(2*wait, maxBackoff)
 	}
 }
 
 // gaveUp says that shard 0, or what it waits for, has not come for as long as was allowed.
-func gaveUp(first *Target, known error, relayed bool, tried time.Duration) error {
-	tried = tried.Round(time.Millisecond)
+func gaveUp(first *Target, known error, relayed bool, tried time.Duration, setting string) error {
+	took := tried.Round(time.Millisecond).String()
+	if setting != "" {
+		took += " (" + setting + ")"
+	}
 	if relayed {
 		text := strings.TrimPrefix(known.Error(), "ps: ")
-		return &waitedError{fmt.Sprintf("ps: %s answers, and waits itself: %s; tried for %v (ps.retry); are all shards running (monolith ps)?", first, text, tried), known}
+		return &waitedError{fmt.Sprintf("ps: %s answers, and waits itself: %s; tried for %s; are all shards running (monolith ps)?", first, text, took), known}
 	}
-	return fmt.Errorf("%w; tried for %v (ps.retry); is it running (monolith ps JOB.yaml --shard 0)?", known, tried)
+	return fmt.Errorf("%w; tried for %s; is it running (monolith ps JOB.yaml --shard 0)?", known, took)
 }
 
 // waitedError is a cluster that did not become ready. It is an [ps.ErrUnreachable].

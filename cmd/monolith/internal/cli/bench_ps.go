@@ -13,8 +13,11 @@ import (
 )
 
 func (a *App) benchPSCommand(out *outcome) *cobra.Command {
-	var set []string
-	var o psbench.ShardsOptions
+	var (
+		set  []string
+		o    psbench.ShardsOptions
+		wait time.Duration
+	)
 	cmd := &cobra.Command{
 		Use:   "ps JOB.yaml",
 		Short: "Measure every shard of a running cluster from here",
@@ -47,11 +50,15 @@ slower than --slowest.`,
 			case o.Rows < 0 || o.Slowest < 0:
 				return &usageError{message: "--total-rows and --slowest must be at least 0"}
 			}
+			how, err := a.asking(wait)
+			if err != nil {
+				return err
+			}
 			cfg, err := a.load(args[0], set)
 			if err != nil {
 				return err
 			}
-			rates, err := a.Ops.BenchShards(cmd.Context(), cfg, o)
+			rates, err := a.Ops.BenchShards(cmd.Context(), cfg, how, o)
 			if err != nil {
 				return err
 			}
@@ -67,6 +74,7 @@ slower than --slowest.`,
 		},
 	}
 	addSet(cmd, &set)
+	addWait(cmd, &wait)
 	flags := cmd.Flags()
 	flags.IntVar(&o.Connections, "connections", 1, "how many `streams` call a shard at once, each as a worker")
 	flags.IntVar(&o.Rounds, "rounds", 9, "how many `times` the shards take turns")

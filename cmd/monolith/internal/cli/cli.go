@@ -83,7 +83,7 @@ type Ops struct {
 	// Bench measures, by the name of the benchmark.
 	Bench map[string]func(context.Context, bench.Options) ([]bench.Result, error)
 	// BenchShards measures the shards of a job's cluster.
-	BenchShards func(context.Context, *job.Config, psbench.ShardsOptions) ([]psbench.ShardRates, error)
+	BenchShards func(context.Context, *job.Config, job.Asking, psbench.ShardsOptions) ([]psbench.ShardRates, error)
 }
 
 // App is one invocation of the program. All fields but Ops may be left zero.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"os"
 	"os/signal"
@@ -220,7 +219,7 @@ func fakes() cli.Ops {
 				}}, fail()
 			},
 		},
-		BenchShards: func(_ context.Context, c *job.Config, o psbench.ShardsOptions) ([]psbench.ShardRates, error) {
+		BenchShards: func(_ context.Context, c *job.Config, _ job.Asking, o psbench.ShardsOptions) ([]psbench.ShardRates, error) {
 			slow := psbench.ShardRates{
 				Shard: 1, Addr: "b:7001", Ratio: 2.5, Lookup: psbench.Calls{Rate: 1234567, P50: .001, P99: .01, Max: .25}, Push: psbench.Calls{Rate: 7654, P50: .002, P99: .02, Max: .5},
 				Rows: 12345, Bytes: 5 << 20, Room: 1 << 30, Need: -1, Disks: []psbench.SyncedDisk{{Of: "log", Dir: "/wal", Rate: 12.5e6, P50: .003, P99: .03, Max: .3}},
@@ -448,7 +447,7 @@ func fakes() cli.Ops {
 				}
 				return e, fail()
 			},
-			Slots: func(_ context.Context, c *job.Config, _ *slog.Logger) (*job.RunningSlots, error) {
+			Slots: func(_ context.Context, c *job.Config, _ job.Asking) (*job.RunningSlots, error) {
 				return &job.RunningSlots{Job: c.Name, Rows: 345, Slots: []job.SlotInfo{{Table: "item", Slot: 2, Rows: 345, Share: 1, Bytes: 345 * 184, Occurrences: 700, Timeless: 345}}, Shards: []job.RunningShard{
 					{Address: "a:1", Rows: 345, Bytes: 3 << 20, Dense: 2 << 10}, {Address: "b:2", Failed: "is away"},
 				}}, fail()

@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -95,6 +96,7 @@ func (a *App) promoteCommand(out *outcome) *cobra.Command {
 	var (
 		set   []string
 		shard int
+		wait  time.Duration
 	)
 	cmd := &cobra.Command{
 		Use:   "promote JOB.yaml",
@@ -112,6 +114,10 @@ A standby that lacks something is refused, with exit code 3. The caller needs th
 			if !cmd.Flags().Changed("shard") {
 				return &usageError{message: "--shard is missing: the index of the shard whose standby is to take over"}
 			}
+			how, err := a.asking(wait)
+			if err != nil {
+				return err
+			}
 			cfg, err := a.load(args[0], set)
 			if err != nil {
 				return err
@@ -119,7 +125,7 @@ A standby that lacks something is refused, with exit code 3. The caller needs th
 			if a.Ops.Promote == nil {
 				return errMissing
 			}
-			done, err := a.Ops.Promote(cmd.Context(), cfg, job.PromoteOptions{Shard: shard, Logger: a.logger.Load()})
+			done, err := a.Ops.Promote(cmd.Context(), cfg, job.PromoteOptions{Asking: how, Shard: shard})
 			if err != nil {
 				return err
 			}
@@ -131,6 +137,7 @@ A standby that lacks something is refused, with exit code 3. The caller needs th
 		},
 	}
 	addSet(cmd, &set)
+	addWait(cmd, &wait)
 	cmd.Flags().IntVar(&shard, "shard", 0, "`index` of the shard, from 0; there is no default")
 	return cmd
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,7 +29,7 @@ type RowOps struct {
 	// Edit edits rows of running shards.
 	Edit func(ctx context.Context, cfg *job.Config, o job.EditOptions) (*job.Edited, error)
 	// Slots describes the rows of running shards.
-	Slots func(ctx context.Context, cfg *job.Config, log *slog.Logger) (*job.RunningSlots, error)
+	Slots func(ctx context.Context, cfg *job.Config, how job.Asking) (*job.RunningSlots, error)
 	// Changes follows the rows of running shards.
 	Changes func(ctx context.Context, cfg *job.Config, o job.ChangesOptions) error
 	// Push gives them to a server of predictions.
@@ -76,7 +75,10 @@ func atLeast(names ...string) cobra.PositionalArgs {
 }
 
 func (a *App) psLookupCommand(out *outcome) *cobra.Command {
-	var set []string
+	var (
+		set  []string
+		wait time.Duration
+	)
 	cmd := &cobra.Command{
 		Use:   "lookup JOB.yaml|DIR|SNAPSHOT TABLE ID...",
 		Short: "Show whole rows of running shards or of a snapshot",
@@ -104,7 +106,11 @@ An ID is the number that the model knows a value by, in decimal, hexadecimal wit
 				if err != nil {
 					return err
 				}
-				found, err = a.Ops.PS.LookUp(cmd.Context(), cfg, job.LookUpOptions{Table: args[1], IDs: ids, Logger: a.logger.Load()})
+				how, err := a.asking(wait)
+				if err != nil {
+					return err
+				}
+				found, err = a.Ops.PS.LookUp(cmd.Context(), cfg, job.LookUpOptions{Asking: how, Table: args[1], IDs: ids})
 				if err != nil {
 					return err
 				}
@@ -120,6 +126,7 @@ An ID is the number that the model knows a value by, in decimal, hexadecimal wit
 		},
 	}
 	addSet(cmd, &set)
+	addWait(cmd, &wait)
 	return cmd
 }
 
@@ -158,10 +165,12 @@ type editFlags struct {
 	set           []string
 	from, request string
 	dryRun        bool
+	wait          time.Duration
 }
 
 func (f *editFlags) add(cmd *cobra.Command, from string) {
 	addSet(cmd, &f.set)
+	addWait(cmd, &f.wait)
 	cmd.Flags().StringVar(&f.from, "from", "", from)
 	cmd.Flags().StringVar(&f.request, "request", "", "`name` of the request; under the name of one that was cut off that one is continued (default: a new one, which is shown)")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "look which ids have rows, and change nothing")
@@ -172,7 +181,11 @@ func (a *App) edit(ctx context.Context, out *outcome, f *editFlags, op param.Op,
 	if a.Ops.PS.Edit == nil {
 		return errMissing
 	}
-	o := job.EditOptions{Op: op, Table: args[1], Request: f.request, DryRun: f.dryRun, Logger: a.logger.Load()}
+	how, err := a.asking(f.wait)
+	if err != nil {
+		return err
+	}
+	o := job.EditOptions{Asking: how, Op: op, Table: args[1], Request: f.request, DryRun: f.dryRun}
 	o.Begun = func(request string) {
 		if f.request == "" && !a.quiet {
 			a.notice(fmt.Sprintf("request %s: if it is cut off, repeat it with --request %[1]s", request))
@@ -328,7 +341,10 @@ func (a *App) psReinitializeCommand(out *outcome) *cobra.Command {
 }
 
 func (a *App) psStatsCommand(out *outcome) *cobra.Command {
-	var set []string
+	var (
+		set  []string
+		wait time.Duration
+	)
 	cmd := &cobra.Command{
 		Use:   "stats JOB.yaml",
 		Short: "Describe the rows of each slot of running shards",
@@ -349,7 +365,11 @@ while training continues; rows that come or go meanwhile count or do not. Shards
 			if err != nil {
 				return err
 			}
-			slots, err := a.Ops.PS.Slots(cmd.Context(), cfg, a.logger.Load())
+			how, err := a.asking(wait)
+			if err != nil {
+				return err
+			}
+			slots, err := a.Ops.PS.Slots(cmd.Context(), cfg, how)
 			if slots == nil {
 				return err
 			}
@@ -371,6 +391,7 @@ while training continues; rows that come or go meanwhile count or do not. Shards
 		},
 	}
 	addSet(cmd, &set)
+	addWait(cmd, &wait)
 	return cmd
 }
 

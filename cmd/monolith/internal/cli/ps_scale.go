@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,7 +12,10 @@ import (
 )
 
 func (a *App) scaleCommand(out *outcome) *cobra.Command {
-	var set, to []string
+	var (
+		set, to []string
+		wait    time.Duration
+	)
 	cmd := &cobra.Command{
 		Use:   "scale JOB.yaml",
 		Short: "Add or remove shards of a running job",
@@ -36,11 +40,15 @@ that are started with the list from before follow the new one. docs/cluster.md h
 			if a.Ops.Scale == nil {
 				return errMissing
 			}
+			how, err := a.asking(wait)
+			if err != nil {
+				return err
+			}
 			cfg, err := a.load(args[0], set)
 			if err != nil {
 				return err
 			}
-			o := job.ScaleOptions{Logger: a.logger.Load()}
+			o := job.ScaleOptions{Asking: how}
 			if cmd.Flags().Changed("to") {
 				o.To = to
 			}
@@ -54,6 +62,7 @@ that are started with the list from before follow the new one. docs/cluster.md h
 		},
 	}
 	addSet(cmd, &set)
+	addWait(cmd, &wait)
 	cmd.Flags().StringSliceVar(&to, "to", nil, "`addresses` of all shards, that of shard 0 first (default: ps.addresses of the job file)")
 	return cmd
 }

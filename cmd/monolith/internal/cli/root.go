@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -250,6 +251,25 @@ func onRunner(set []string, runner string) []string {
 }
 
 // addSet adds --set to a command that reads a job.
+// asksShortly is how long commands that ask running shards wait for them if nobody says otherwise: longer than a shard with a log, or one whose standby takes over, is away.
+const asksShortly = 5 * time.Second
+
+// addWait adds the flag of commands that ask running shards.
+func addWait(cmd *cobra.Command, wait *time.Duration) {
+	cmd.Flags().DurationVar(wait, "wait", asksShortly, "how `long` to wait for shards that do not answer or are not ready, as while they are being started")
+}
+
+// asking is how running shards are asked by a command with the flag of addWait.
+func (a *App) asking(wait time.Duration) (job.Asking, error) {
+	switch {
+	case wait < 0:
+		return job.Asking{}, &usageError{message: fmt.Sprintf("--wait is %v, must be at least 0", wait)}
+	case wait == 0:
+		wait = -1 // one attempt
+	}
+	return job.Asking{Wait: wait, Logger: a.logger.Load()}, nil
+}
+
 func addSet(cmd *cobra.Command, set *[]string) {
 	cmd.Flags().StringArrayVar(set, "set", nil, "override `key.path=value` of the job; may be given more than once")
 	_ = cmd.RegisterFlagCompletionFunc("set", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

@@ -102,6 +102,7 @@ func (a *App) snapshotTakeCommand(out *outcome) *cobra.Command {
 		set  []string
 		pin  bool
 		note string
+		wait time.Duration
 	)
 	cmd := &cobra.Command{
 		Use:        "take JOB.yaml",
@@ -129,7 +130,11 @@ trains or coordinates shards answers with a snapshot, and a line on standard err
 			if err != nil {
 				return err
 			}
-			taken, err := a.Ops.Snapshots.Take(cmd.Context(), cfg, job.TakeOptions{Pin: pin, Note: note, Logger: a.logger.Load()})
+			how, err := a.asking(wait)
+			if err != nil {
+				return err
+			}
+			taken, err := a.Ops.Snapshots.Take(cmd.Context(), cfg, job.TakeOptions{Asking: how, Pin: pin, Note: note})
 			if err != nil {
 				return err
 			}
@@ -142,6 +147,7 @@ trains or coordinates shards answers with a snapshot, and a line on standard err
 		},
 	}
 	addSet(cmd, &set)
+	addWait(cmd, &wait)
 	cmd.Flags().BoolVar(&pin, "pin", false, "keep it whatever its age")
 	cmd.Flags().StringVar(&note, "note", "", "a `remark` that is stored with it")
 	return cmd
