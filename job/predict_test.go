@@ -475,6 +475,52 @@ func TestPredictContinues(t *testing.T) {
 	}
 }
 
+// TestPredictCompressedLogs: predictions, too, say that a log is read again which was compressed when it was rotated, once, and nothing of a new file that only looks like it.
+func TestPredictCompressedLogs(t *testing.T) {
+	t.Parallel()
+	w := newPredictWorld(t)
+	w.write("app.log", 50_000, 30, false)
+	keys, err := job.SetTarget(w.path("app.log*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := slices.Concat(keys, []string{predictFields, fmt.Sprintf("predict.to={tsv: {dir: %q}}", w.path("logs"))})
+	pack := func(from, to string) {
+		text, err := os.ReadFile(w.path(from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		if _, err := z.Write(text); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(z.Close(), os.WriteFile(w.path(to), b.Bytes(), 0o644), os.Remove(w.path(from))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, step := range []struct {
+		change func()
+		rows   int64
+		said   string
+	}{
+		{func() {}, 30, ""},
+		{func() { w.write("other", 70_000, 10, false); pack("other", "app.log.0.gz") }, 10, ""}, // the log is there
+		{func() { pack("app.log", "app.log.1.gz") }, 30, "app.log.1.gz"},
+		{func() {}, 0, ""},
+	} {
+		step.change()
+		said := ""
+		r, err := w.predict(job.PredictOptions{Options: job.RunOptions{Notice: func(text string) { said += text + "\n" }}}, set...)
+		if err != nil || r.Rows-r.Earlier != step.rows {
+			t.Errorf("step %d: %+v, %v, want %d new rows", i, r, err, step.rows)
+		}
+		if says := strings.Contains(said, "compressed now, as it seems: "); says != (step.said != "") || !strings.Contains(said, step.said) {
+			t.Errorf("step %d said\n%s", i, said)
+		}
+	}
+}
+
 // TestPredictSoMany: exactly so many rows are predicted as are asked for, run by run, and together they are those of one run.
 func TestPredictSoMany(t *testing.T) {
 	t.Parallel()

@@ -73,6 +73,7 @@ type place struct {
 	mu      sync.Mutex
 	record  placeRecord
 	written []byte
+	packed  []string // see compressed
 }
 
 // placeRecord is what the file has.
@@ -176,20 +177,28 @@ func (p *place) probe(ctx context.Context, r wiring.Reading) (wiring.Known, erro
 		}
 		before := r.Known
 		p.mu.Lock()
-		for _, s := range splits {
-			kept := p.record.Splits[s.Name]
-			if kept == nil {
-				kept = &splitKept{}
-				p.record.Splits[s.Name] = kept
-			}
-			kept.Identity, kept.Seen = s.Identity, s.Seen
-		}
+		p.took(splits)
 		p.mu.Unlock()
 		if r.Known = p.known(); maps.Equal(r.Known.Seen, before.Seen) {
 			break
 		}
 	}
 	return r.Known, p.write(ctx)
+}
+
+// took takes note of splits that are there. It needs the lock.
+func (p *place) took(splits []pipeline.Split) {
+	var fresh []string
+	for _, s := range splits {
+		kept := p.record.Splits[s.Name]
+		if kept == nil {
+			kept = &splitKept{}
+			p.record.Splits[s.Name] = kept
+			fresh = append(fresh, s.Name)
+		}
+		kept.Identity, kept.Seen = s.Identity, s.Seen
+	}
+	p.packed = append(p.packed, compressed(splits, fresh, p.record.Splits)...)
 }
 
 // recall lists the splits of a plan as they were when they were first taken up, and stores that where it is new, before anything is read.

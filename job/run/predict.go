@@ -261,6 +261,9 @@ func (p *prediction) run(ctx context.Context) (*result.Predicted, error) {
 	if p.reading.Known, err = p.place.probe(ctx, p.reading); err != nil {
 		return nil, err
 	}
+	if packed := p.place.packed; len(packed) > 0 {
+		p.notice("files that were read before and are compressed now, as it seems: %s; their bytes are others, so that their rows are predicted twice; name files so that compressed ones are left out", someOf(packed))
+	}
 	plan, stage, err := wiring.PredictGraph(p.cfg, p.reading, p.model, open, outs, p.place.output)
 	if err != nil {
 		return nil, err

@@ -190,7 +190,7 @@ func (t *trainer) probe(ctx context.Context) (agreed bool, _ error) {
 		return false, err
 	}
 	k.compare(there, t.cfg, progress, &state)
-	k.twins, k.packed = alike(there), k.compressed(there)
+	k.twins, k.packed = alike(there), compressed(there, k.fresh, k.records)
 	if err := t.past.unchanged(k); err != nil {
 		return false, err
 	}
@@ -348,14 +348,14 @@ func (k *knownSplits) laterRun(notRead []string) (out []string) {
 	return out
 }
 
-// compressed are the new splits that look like files which were read before and are gone: compressed when a log was rotated, app.log.1.gz for what was app.log once. Their bytes are
-// others, and the positions of what they hold too.
-func (k *knownSplits) compressed(there []pipeline.Split) (out []string) {
-	gone := maps.Clone(k.records)
+// compressed are the new ones of the splits that are there which look like files that were read before and are gone: compressed when a log was rotated, app.log.1.gz for what was app.log
+// once. Their bytes are others, and the positions of what they hold too. before has those that were known.
+func compressed[T any](there []pipeline.Split, fresh []string, before map[string]T) (out []string) {
+	gone := maps.Clone(before)
 	for _, s := range there {
 		delete(gone, s.Name)
 	}
-	for _, name := range k.fresh {
+	for _, name := range fresh {
 		stem, gz := strings.CutSuffix(path.Base(name), ".gz")
 		if !gz {
 			continue
