@@ -91,3 +91,13 @@ func (n *Node) ForgetLater(name string) func() {
 		n.forget(c)
 	}
 }
+
+// CutSpaceRows are of how many rows the tables want to have spaces before the next cut.
+func (n *Node) CutSpaceRows() (rows int) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	for _, t := range n.shard.mems() {
+		rows += t.WantsCutSpace()
+	}
+	return rows
+}

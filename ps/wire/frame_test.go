@@ -542,6 +542,30 @@ func TestValuesAreSentFromTheirMemory(t *testing.T) {
 	}
 }
 
+// TestSmallPiecesAreCopied: tensors of 1 KiB, which cost the kernel more as pieces of their own than to copy, go out in pieces of stages.
+func TestSmallPiecesAreCopied(t *testing.T) {
+	t.Parallel()
+	const tensors = 200
+	c := call{kind: kindStage, update: &param.Update{}}
+	for range tensors {
+		c.update.Grads = append(c.update.Grads, make([]float32, 256))
+	}
+	var sent recorder
+	e := newEncoder(&sent)
+	h, err := c.header(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.begin(h)
+	c.put(&e)
+	if err := e.end(); err != nil || sent.Len() < tensors<<10 {
+		t.Fatalf("%d bytes were sent, %v", sent.Len(), err)
+	}
+	if n, most := len(sent.pieces), sent.Len()/(stageSize-2<<10)+1; n > most {
+		t.Errorf("%d bytes in %d pieces, want %d at most", sent.Len(), n, most)
+	}
+}
+
 // TestEncoderKeepsNothing: when a frame has been sent, the encoder does not hold the memory that was sent from where it lay.
 func TestEncoderKeepsNothing(t *testing.T) {
 	t.Parallel()
