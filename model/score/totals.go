@@ -113,7 +113,7 @@ func (h *HeadTotals) add(records []byte, size, weight int) {
 		predicted += w * p
 		happened += w * y
 		squared += w * (p - y) * (p - y)
-		if !(p >= 0 && p <= 1 && (y == 0 || y == 1)) {
+		if !(p >= 0 && p <= 1 && y*(y-1) == 0) { // y is 0 or 1, again without such a branch
 			h.Probabilities = false
 		}
 		if !h.Probabilities {

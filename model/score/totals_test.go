@@ -190,15 +190,18 @@ func FuzzTotals(f *testing.F) {
 func BenchmarkTotals(b *testing.B) {
 	r := rand.New(rand.NewPCG(1, 1))
 	batch := &score.Batch{Rows: 4096, Heads: []score.Head{{Width: 1, NumLabels: 1, Predictions: make([]float32, 4096), Labels: make([]float32, 4096)}}}
-	for i := range 4096 {
-		batch.Heads[0].Predictions[i], batch.Heads[0].Labels[i] = r.Float32(), float32(r.IntN(2))
+	traces := make([][]byte, 64) // of one, the processor would learn the labels
+	for k := range traces {
+		for i := range 4096 {
+			batch.Heads[0].Predictions[i], batch.Heads[0].Labels[i] = r.Float32(), float32(r.IntN(2))
+		}
+		traces[k] = encoder(b, plain()).Append(nil, batch)
 	}
-	trace := encoder(b, plain()).Append(nil, batch)
 	var totals score.Totals
-	b.SetBytes(int64(len(trace)))
+	b.SetBytes(int64(len(traces[0])))
 	b.ReportAllocs()
-	for b.Loop() {
-		if err := totals.Add(trace); err != nil {
+	for i := 0; b.Loop(); i++ {
+		if err := totals.Add(traces[i%len(traces)]); err != nil {
 			b.Fatal(err)
 		}
 	}
