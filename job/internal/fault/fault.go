@@ -10,8 +10,14 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 )
 
-// Mark gives an error a kind, which decides on the exit code, and a hint what to do; "": none.
-func Mark(err, kind error, hint string) error { return &marked{err, kind, hint} }
+// Mark gives an error a kind, which decides on the exit code, and a hint what to do; "": none. An error of a context that was cancelled has neither: nothing is
+// wrong with what the caller told to end.
+func Mark(err, kind error, hint string) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	return &marked{err, kind, hint}
+}
 
 // marked is an error whose kind is known, with a hint what to do.
 type marked struct {
