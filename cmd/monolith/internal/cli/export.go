@@ -60,7 +60,7 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 			case o.Format == "":
 				return &usageError{message: "--format is missing: " + strings.Join(formats, ", ")}
 			case !slices.Contains(formats, o.Format):
-				return &usageError{message: fmt.Sprintf("--format is %q, not one of %s%s", o.Format, strings.Join(formats, ", "), nearest.Suggest(o.Format, formats))}
+				return &usageError{fmt.Sprintf("--format is %q, not one of %s", o.Format, strings.Join(formats, ", ")), nearest.Name(o.Format, formats)}
 			case o.Dir == "":
 				return &usageError{message: "--dir is missing: the folder of exports"}
 			case o.Spool != "" && !fsx.IsURL(o.Dir):

@@ -202,7 +202,7 @@ func writeExported(w io.Writer, r *job.Exported) error {
 	rows := [][]string{
 		{"snapshot", r.Snapshot},
 		{"checkpoint", r.Assets},
-		{"rows", fmt.Sprintf("%s in %.1f s, %v", ui.Count(r.Rows), r.Seconds, job.Size(r.Bytes))},
+		{"rows", fmt.Sprintf("%s in %.1f s, %s", ui.Count(r.Rows), r.Seconds, ui.Bytes(r.Bytes))},
 	}
 	for _, t := range r.Tables {
 		files := "1 file"
