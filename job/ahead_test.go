@@ -21,6 +21,7 @@ var aheadModels = map[string]string{
 	"adams":  "model: {deepfm: {dim: 9, hidden: [8]}}\noptimizer: {sparse: {adamw: {weight_decay: 0.01}}, bias: {adamom: {}}, dense: {lamb: {weight_decay: 0.01}}}",
 	"sides":  "model: {deepfm: {dim: 4, hidden: [8]}}\noptimizer: {dense: {shampoo: {warm_up: 4, refresh: 5, every: 2, max_dim: 10}}}",
 	"lazy":   "model: {fm: {dim: 9}}\noptimizer: {sparse: {lazy_adagradw: {weight_decay: 0.1, every: 60}}, dense: {lazy_adagradw: {weight_decay: 0.1}}}",
+	"dense":  "model: {fm: {dim: 9}}\noptimizer: {sparse: {dense_adam: {weight_decay: 0.1, every: 60, catch_up: 2}}, dense: {dense_adam: {weight_decay: 0.1}}}",
 	"paced":  "model: {deepfm: {dim: 4, hidden: [8]}}\noptimizer: {sparse: {adam: {}}}",
 	"steps":  "model: {deepfm: {dim: 4, hidden: [8]}}\noptimizer: {clip: {sparse: 0.002, bias: 0.001}, schedules: {sparse: {kind: cosine, over: 300, cycle: true}, dense: {warm_up: 150}}}",
 	"read":   "model: {deepfm: {dim: 4, hidden: [8]}}\noptimizer: {compress: {kind: one_bit, every: 100}}",

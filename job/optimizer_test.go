@@ -15,7 +15,7 @@ import (
 func TestEveryOptimizerTrains(t *testing.T) {
 	t.Parallel()
 	settings := map[string]string{ // for gradients that are means over a batch
-		"sgd": "lr: 2", "momentum": "lr: 0.3", "adam": "lr: 0.01", "amsgrad": "lr: 0.01", "rmsprop": "lr: 0.01", "adamw": "lr: 0.01, weight_decay: 0.01", "adamom": "lr: 0.03, momentum: 0.9", "lamb": "lr: 0.03", "adadelta": "epsilon: 0.00000001, lr: 20",
+		"sgd": "lr: 2", "momentum": "lr: 0.3", "adam": "lr: 0.01", "amsgrad": "lr: 0.01", "rmsprop": "lr: 0.01", "adamw": "lr: 0.01, weight_decay: 0.01", "dense_adam": "lr: 0.01, every: 256", "adamom": "lr: 0.03, momentum: 0.9", "lamb": "lr: 0.03", "adadelta": "epsilon: 0.00000001, lr: 20",
 		"shampoo": "warm_up: 10, refresh: 10, every: 1",
 	}
 	decode := func(t *testing.T, model string) *job.Config {

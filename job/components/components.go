@@ -82,6 +82,7 @@ func All() component.Set {
 			{Name: "adadelta", Doc: "the rule of Zeiler (2012).", New: func() component.OptimizerConfig { return &Adadelta{} }},
 			{Name: "amsgrad", Doc: "the rule of Reddi, Kale and Kumar (2018).", New: func() component.OptimizerConfig { return &AMSGrad{} }},
 			{Name: "adamw", Doc: "Adam with decoupled weight decay (Loshchilov and Hutter, 2019).", New: func() component.OptimizerConfig { return &AdamW{} }},
+			{Name: "dense_adam", Doc: "Adam whose rows continue between the batches that have them, as those of an embedding matrix with dense gradients (Kingma and Ba, 2015).", New: func() component.OptimizerConfig { return &DenseAdam{} }},
 			{Name: "adamom", Doc: "momentum over a mean of squares that forgets slowly: bytedance/monolith's rule for dense parameters.", New: func() component.OptimizerConfig { return &Adamom{} }},
 			{Name: "lamb", Doc: "Adam with steps as long as the tensor (You et al., 2020), for large batches.", New: func() component.OptimizerConfig { return &LAMB{} }},
 			{Name: "shampoo", Doc: "gradients of matrices preconditioned from both sides (Gupta, Koren and Singer, 2018), for `optimizer.dense` alone.", New: func() component.OptimizerConfig { return &Shampoo{} }},

@@ -83,6 +83,78 @@ func TestLazyDecayIsOfTime(t *testing.T) {
 	}
 }
 
+// TestDenseAdamIsAdamOfTheMatrix: rows that batches have now and then are, right after each of their updates, those of an Adam of the whole matrix in float64, in which every
+// row takes every step, most with the gradient 0.
+func TestDenseAdamIsAdamOfTheMatrix(t *testing.T) {
+	t.Parallel()
+	const lr, decay, every, ids, steps = 0.003, 0.05, 64, 5, 1500
+	for _, dim := range []int{1, 3, 19} {
+		rule := optim.DenseAdam{LR: lr, WeightDecay: decay, Every: every, CatchUp: steps}
+		rng := rand.New(rand.NewPCG(uint64(dim), 3))
+		adam, had := make([][]refAdam, ids), make([]int, ids)
+		w, state, want := make([][]float32, ids), make([][]float32, ids), make([][]float64, ids)
+		for i := range ids {
+			w[i], state[i], want[i], adam[i] = make([]float32, dim), make([]float32, rule.StateDim(dim)), make([]float64, dim), make([]refAdam, dim)
+			for k := range dim {
+				w[i][k] = rng.Float32() - 0.5
+				want[i][k], adam[i][k] = float64(w[i][k]), refAdam{b1: optim.DefaultAdamBeta1, b2: float64(float32(optim.DefaultAdamBeta2)), eps: optim.DefaultAdamEpsilon, wd: decay}
+			}
+			rule.Init(w[i], state[i])
+		}
+		at := int64(1 << 30)
+		for range steps {
+			for i := range ids { // id i is in a batch with a probability of 1, 1/4, 1/9, 1/16, 1/25
+				in, g := rng.IntN((i+1)*(i+1)) == 0, make([]float32, dim)
+				if in {
+					for k := range g {
+						g[k] = rng.Float32() - 0.4
+					}
+				}
+				if had[i] > 0 || in { // a row is made by its first batch
+					had[i]++
+					for k := range g {
+						want[i][k] = adam[i][k].update(want[i][k], float64(g[k]), lr, had[i])
+					}
+				}
+				if !in {
+					continue
+				}
+				optim.Apply(rule, w[i], state[i], g, 1, at)
+				for k := range g {
+					if math.Abs(float64(w[i][k])-want[i][k]) > 2e-5 {
+						t.Fatalf("dim %d, id %d after %d steps: element %d is %v, want %v", dim, i, had[i], k, w[i][k], want[i][k])
+					}
+				}
+			}
+			at += every
+		}
+	}
+}
+
+// TestDenseAdamCatchesUpSoFar: beyond CatchUp steps the averages fade and the corrections continue, and weights stay.
+func TestDenseAdamCatchesUpSoFar(t *testing.T) {
+	t.Parallel()
+	const lr, every, most = 0.01, 10, 4
+	for _, passed := range []int{0, 1, 4, 5, 6, 300} { // steps without a gradient
+		rule := optim.DenseAdam{LR: lr, Every: every, CatchUp: most}
+		w, state := []float32{0.5}, make([]float32, rule.StateDim(1))
+		rule.Init(w, state)
+		ref, want := refAdam{b1: optim.DefaultAdamBeta1, b2: float64(float32(optim.DefaultAdamBeta2)), eps: optim.DefaultAdamEpsilon}, 0.5
+		want = ref.update(want, 1, lr, 1)
+		for n := range passed {
+			if moved := ref.update(want, 0, lr, 2+n); n < most {
+				want = moved
+			}
+		}
+		want = ref.update(want, -0.25, lr, 2+passed)
+		optim.Apply(rule, w, state, []float32{1}, 1, 5000)
+		optim.Apply(rule, w, state, []float32{-0.25}, 1, 5000+every*int64(1+passed))
+		if math.Abs(float64(w[0])-want) > 1e-5 {
+			t.Errorf("%d steps without a gradient, %d of them made up for: %v, want %v", passed, min(passed, most), w[0], want)
+		}
+	}
+}
+
 // TestBatchSoftmaxIsAlgorithm2 compares with the arrays A and B of the paper, in float64, and with the true distances.
 func TestBatchSoftmaxIsAlgorithm2(t *testing.T) {
 	t.Parallel()
@@ -128,7 +200,9 @@ func TestBatchSoftmaxIsAlgorithm2(t *testing.T) {
 
 // TestClockedRulesAreKnown: who has to know does, 16-bit weights too, and descriptions are read back.
 func TestClockedRulesAreKnown(t *testing.T) {
-	for _, o := range []optim.Optimizer{optim.LazyAdagradW{LR: 0.5, WeightDecay: 0.25, Every: 7}, optim.BatchSoftmax{LR: 0.25}} {
+	for _, o := range []optim.Optimizer{
+		optim.LazyAdagradW{LR: 0.5, WeightDecay: 0.25, Every: 7}, optim.BatchSoftmax{LR: 0.25}, optim.DenseAdam{LR: 0.25, WeightDecay: 0.25, Every: 7, CatchUp: 3},
+	} {
 		half := optim.Stored(o, optim.BF16)
 		if !optim.IsClocked(o) || !optim.IsClocked(half) || optim.IsClocked(optim.AdagradW{}) || optim.IsClocked(optim.Stored(optim.AdagradW{}, optim.BF16)) {
 			t.Errorf("%s or AdagradW is taken for what it is not", o)

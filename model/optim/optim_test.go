@@ -396,6 +396,7 @@ var rules = []struct {
 	{rule: optim.Adagrad{}, lr: 0.05, ref: func() reference { return &refAdagrad{n: 1e-6} }},
 	{rule: optim.Adagrad{LR: 0.05, InitialAccumulator: 1, WeightDecay: 0.1}, lr: 0.05, ref: func() reference { return &refAdagrad{n: 1, wd: 0.1} }},
 	{rule: optim.Adam{LR: 0.01, Beta2: 0.99, Epsilon: 0.01}, lr: 0.01, ref: func() reference { return &refAdam{b1: 0.9, b2: 0.99, eps: 0.01} }},
+	{rule: optim.DenseAdam{WeightDecay: 0.2}, lr: 1e-3, ref: func() reference { return &refAdam{b1: 0.9, b2: 0.999, eps: 1e-8, wd: 0.2} }}, // no time passes
 	{rule: optim.Adam{}, lr: 1e-3, ref: func() reference { return &refAdam{b1: 0.9, b2: 0.999, eps: 1e-8} }},
 	{rule: optim.Adam{LR: 0.01, Beta1: 0.8, Beta2: 0.99, Epsilon: 0.01, Nesterov: true, WeightDecay: 0.2}, lr: 0.01, ref: func() reference {
 		return &refAdam{b1: 0.8, b2: 0.99, eps: 0.01, wd: 0.2, nesterov: true}
@@ -689,6 +690,7 @@ func TestStringIsCanonical(t *testing.T) {
 		optim.Adadelta{}.String(),
 		optim.AMSGrad{}.String(),
 		optim.AdamW{}.String(),
+		optim.DenseAdam{}.String(),
 		optim.Adamom{}.String(),
 		optim.LAMB{}.String(),
 		optim.Shampoo{}.OfShape([]int{3, 4}).String(),
@@ -711,6 +713,7 @@ func TestStringIsCanonical(t *testing.T) {
 		"adadelta(lr=1,decay=0.95,epsilon=1e-06,weight_decay=0)",
 		"amsgrad(lr=0.001,beta1=0.9,beta2=0.999,epsilon=1e-08,weight_decay=0,nesterov=false)",
 		"adamw(lr=0.001,beta1=0.9,beta2=0.999,epsilon=1e-08,weight_decay=0,nesterov=false)",
+		"dense_adam(lr=0.001,beta1=0.9,beta2=0.999,epsilon=1e-08,weight_decay=0,every=512,catch_up=100)",
 		"adamom(lr=0.001,momentum=0.99,decay=0.9999,epsilon=1e-12,weight_decay=0)",
 		"lamb(lr=0.001,beta1=0.9,beta2=0.999,epsilon=1e-08,weight_decay=0)",
 		"shampoo(lr=0.03,beta1=0.9,beta2=1,warm_up=5000,refresh=200,every=20,damping=0.001,max_dim=512)",
@@ -750,6 +753,7 @@ func TestValidateReportsEveryFault(t *testing.T) {
 		{optim.RMSprop{LR: -1, Decay: 1, Epsilon: -1, WeightDecay: -1, Momentum: 1}, []string{"lr -1", "decay 1", "epsilon -1", "weight_decay -1", "momentum 1"}},
 		{optim.Adadelta{LR: -1, Decay: 1, Epsilon: inf, WeightDecay: -1}, []string{"lr -1", "decay 1", "epsilon +Inf", "weight_decay -1"}},
 		{optim.AdamW{LR: inf, Beta1: 1, WeightDecay: -1}, []string{"adamw: lr +Inf", "beta1 1", "weight_decay -1"}},
+		{optim.DenseAdam{LR: inf, Beta1: 1, Beta2: -1, Epsilon: -1, WeightDecay: -1, Every: -1, CatchUp: -2}, []string{"dense_adam: lr +Inf", "beta1 1", "beta2 -1", "epsilon -1", "weight_decay -1", "every -1", "catch_up -2"}},
 		{optim.Adamom{LR: -1, Momentum: 1, Decay: 1, Epsilon: nan, WeightDecay: -1}, []string{"adamom: lr -1", "momentum 1", "decay 1", "epsilon NaN", "weight_decay -1"}},
 		{optim.LAMB{LR: inf, Beta1: 1, Beta2: -1, Epsilon: -1, WeightDecay: -1}, []string{"lamb: lr +Inf", "beta1 1", "beta2 -1", "epsilon -1", "weight_decay -1"}},
 		{optim.Shampoo{LR: -1, Beta1: 1, Beta2: 1.5, WarmUp: -1, Refresh: -2, Every: -3, Damping: nan, MaxDim: 9000}, []string{"lr -1", "beta1 1", "beta2 1.5", "warm_up -1", "refresh -2", "every -3", "damping NaN", "max_dim 9000"}},

@@ -119,6 +119,18 @@ func (AMSGrad) CheckState(dim int, state []float32) error {
 func (AdamW) CheckState(dim int, state []float32) error { return Adam{}.CheckState(dim, state) }
 
 // CheckState implements [StateChecker].
+func (DenseAdam) CheckState(dim int, state []float32) error {
+	own := Adam{}.StateDim(dim)
+	if err := (Adam{}).CheckState(dim, state[:own]); err != nil {
+		return err
+	}
+	if last := state[own:]; last[0] != -1 || last[1] != 0 { // there was no update
+		return digits(last, errTime)
+	}
+	return nil
+}
+
+// CheckState implements [StateChecker].
 func (LAMB) CheckState(dim int, state []float32) error { return Adam{}.CheckState(dim, state) }
 
 // CheckState implements [StateChecker].

@@ -13,7 +13,7 @@ import (
 // TestStatesThatRulesContinueFrom: each rule continues from any state that it makes itself, and from whatever else it takes to be one weights stay finite.
 func TestStatesThatRulesContinueFrom(t *testing.T) {
 	t.Parallel()
-	all := []optim.Optimizer{optim.LazyAdagradW{WeightDecay: 0.1}, optim.BatchSoftmax{}, optim.Stored(optim.Adam{}, optim.BF16), optim.Stored(optim.LazyAdagradW{}, optim.FP16)}
+	all := []optim.Optimizer{optim.LazyAdagradW{WeightDecay: 0.1}, optim.DenseAdam{WeightDecay: 0.1}, optim.BatchSoftmax{}, optim.Stored(optim.Adam{}, optim.BF16), optim.Stored(optim.LazyAdagradW{}, optim.FP16)}
 	for _, r := range rules {
 		all = append(all, r.rule)
 	}
@@ -86,6 +86,9 @@ func TestStatesThatAreRefused(t *testing.T) {
 		{optim.LazyAdagradW{}, []float32{0, 1, -1, 0}, "sum of squares is not above 0"},
 		{optim.LazyAdagradW{}, []float32{1, 1, -1, 1}, "number of examples"},
 		{optim.LazyAdagradW{}, []float32{1, 1, 0, 0.5}, "number of examples"},
+		{optim.DenseAdam{}, []float32{0, 0, -1, 1, 0, 0, -1, 0}, "below 0"},
+		{optim.DenseAdam{}, []float32{0, 0, 1, 1, 0, 2, -1, 0}, "correction"},
+		{optim.DenseAdam{}, []float32{0, 0, 1, 1, 0, 0, -1, 1}, "number of examples"},
 		{optim.BatchSoftmax{}, []float32{0, 1 << 24}, "number of examples"},
 		{optim.RMSprop{}, []float32{0, -1}, "mean square is below 0"},
 		{optim.RMSprop{Momentum: 0.9}, []float32{0, -1, -1, -1}, "mean square is below 0"},

@@ -52,6 +52,7 @@ func TestVectorBits(t *testing.T) {
 		optim.AMSGrad{Nesterov: true, WeightDecay: 0.01},
 		optim.AdagradW{WeightDecay: 0.1},
 		optim.LazyAdagradW{WeightDecay: 0.1},
+		optim.DenseAdam{WeightDecay: 0.1},
 		optim.RowAdagrad{WeightDecay: 0.01},
 		optim.GroupAdagrad{L2: 0.1},
 		optim.GroupFTRL{L1: 0.1, L2: 0.3, Beta: 1},
