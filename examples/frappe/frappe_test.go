@@ -159,7 +159,7 @@ func TestRealDataProducts(t *testing.T) {
 			})
 		}
 	})
-	// Both stop where they are no better, after 15 to 22 epochs: bits that differ end as far apart as seeds do.
+	// Both stop where they are no better, after about 15 epochs: bits that differ end as far apart as seeds do.
 	if d := math.Abs(auc[1] - auc[0]); d > tolerance || d == 0 {
 		t.Errorf("AUC %.5f in bf16, %.5f in float32", auc[1], auc[0])
 	}
