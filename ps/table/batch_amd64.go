@@ -249,6 +249,9 @@ func (t *Mem) applyVector(u *Update) {
 		resolve(from + applyChunk)
 		b := from / applyChunk % 2
 		n := min(applyChunk, len(u.Keys)-from)
+		for _, c := range t.cuts {
+			c.askWhether(ids[1-b][:max(0, min(applyChunk, len(u.Keys)-from-applyChunk))])
+		}
 		t.save(u.Keys[from:from+n], ids[b][:n])
 		if u.Op != param.Train {
 			for i := range n {

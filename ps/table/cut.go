@@ -92,20 +92,26 @@ func (c *cut) save(keys []int64, ids []uint32) {
 			n += int(^has[w] >> (id % 64) & 1) // no branch: which rows have images is anybody's guess
 		}
 	}
-	c.saved.askPlacesOf(c.t, ids, unsaved[:n])
+	wanted := unsaved[:0]
 	for _, i := range unsaved[:n] {
 		id := ids[i]
 		if has[id/64]>>(id%64)&1 != 0 { // twice in one update
 			continue
 		}
-		if c.only != nil && !c.only.has(id) {
-			c.saved.settle(id) // not wanted, but not as it was any more
-			continue
+		c.saved.settle(id) // where it is not wanted, too: it is not as it was any more
+		if c.only == nil || c.only.has(id) {
+			wanted = append(wanted, i)
 		}
-		if err := c.saved.save(Hash(keys[i]), id, c.t.slabs.row(id), c.t.slabs.metaOf(id)); err != nil {
-			c.fail(err)
-			return
-		}
+	}
+	if err := c.saved.save(c.t, keys, ids, wanted); err != nil {
+		c.fail(err)
+	}
+}
+
+// askWhether asks for what save looks at first, for rows that are about to be saved.
+func (c *cut) askWhether(ids []uint32) {
+	if !c.done && c.err == nil && c.saved.left > 0 {
+		c.saved.askWhether(c.t, ids)
 	}
 }
 
@@ -252,7 +258,8 @@ func (c *cut) remove(e entry, over bool) {
 		return
 	}
 	if c.saved.at[e.id] == 0 {
-		if err := c.saved.save(e.hash, e.id, c.t.slabs.row(e.id), c.t.slabs.metaOf(e.id)); err != nil {
+		c.saved.settle(e.id)
+		if err := c.saved.save(c.t, []int64{e.key}, []uint32{e.id}, []int32{0}); err != nil {
 			c.fail(err)
 			return
 		}

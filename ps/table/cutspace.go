@@ -1,9 +1,9 @@
 package table
 
-// CutSpace is memory that updates beside a cut of a large table touch all over, one update many thousands of pages of it, with its pages. Who makes it before a cut, without a lock, spares the
-// first updates behind that the system's time for them.
+// CutSpace is memory that updates beside a cut of a large table touch all over, one update many thousands of pages of it, with its pages: what says where the images of its rows are, and room for the
+// first of these. Who makes it before a cut, without a lock, spares the first updates behind that the system's time for them; for later ones the table does that ahead.
 type CutSpace struct {
-	b []byte // nil: a cut has it
+	b, images []byte // nil: a cut has them
 }
 
 // leastSpace is how many rows a table has for which a CutSpace is worth while.
@@ -20,16 +20,26 @@ func (t *Mem) WantsCutSpace() int {
 
 // NewCutSpace makes a space for so many rows, and some that come meanwhile; nil where the system gives none.
 func NewCutSpace(rows int) *CutSpace {
-	b, mapped, err := mapMemory(4*(rows+rows/16), false)
-	if err != nil || !mapped {
+	s := &CutSpace{b: populated(4*(rows+rows/16), 4*rows)}
+	if s.b == nil {
 		return nil // the cut does without, or says why it cannot
 	}
-	for rest := b[:4*rows]; len(rest) > 0; { // in pieces, for which others who map memory wait
-		some := rest[:min(populateBytes, len(rest))]
-		populateMemory(some)
-		rest = rest[len(some):]
+	s.images = populated(aheadChunks*chunkBytes, aheadChunks*chunkBytes)
+	return s
+}
+
+// populated maps so many bytes and populates some of them; nil where the system gives none.
+func populated(size, some int) []byte {
+	b, mapped, err := mapMemory(size, false)
+	if err != nil || !mapped {
+		return nil
 	}
-	return &CutSpace{b}
+	for rest := b[:some]; len(rest) > 0; { // in pieces, for which others who map memory wait
+		piece := rest[:min(populateBytes, len(rest))]
+		populateMemory(piece)
+		rest = rest[len(piece):]
+	}
+	return b
 }
 
 // TakeCutSpace hands a space over to the next cut that it is large enough for; until then, or until Close, the table keeps it. It excludes everything else.
@@ -40,19 +50,25 @@ func (t *Mem) TakeCutSpace(s *CutSpace) {
 
 // Close gives the memory back, unless a cut has it.
 func (s *CutSpace) Close() {
-	if s != nil && s.b != nil {
-		unmapMemory(s.b)
-		s.b = nil
+	if s == nil {
+		return
 	}
+	for _, b := range [][]byte{s.b, s.images} {
+		if b != nil {
+			unmapMemory(b)
+		}
+	}
+	s.b, s.images = nil, nil
 }
 
 // fits reports whether there are so many bytes.
 func (s *CutSpace) fits(size int) bool { return s != nil && len(s.b) >= size }
 
-// take returns the memory, which is the caller's then, or nil if it is less than so many bytes.
-func (s *CutSpace) take(size int) (b []byte) {
+// take returns the memory, which is the caller's then, or nil if there are less than so many bytes for where images are.
+func (s *CutSpace) take(size int) (b, images []byte) {
 	if s.fits(size) {
-		b, s.b = s.b, nil
+		b, images = s.b, s.images
+		s.b, s.images = nil, nil
 	}
-	return b
+	return b, images
 }

@@ -54,3 +54,45 @@ func LeftOf(of Cut, numbers []uint32) (counted, left int) {
 
 // Has reports whether the row of a number is among changes.
 func Has(c *Changes, id uint32) bool { return c.has(id) }
+
+// Arena is memory in chunks, as images have it.
+type Arena struct{ a arena }
+
+// NewArena makes one that begins with so many bytes, and populates by the given function, if there is one, what is next.
+func NewArena(mem *Memory, given int, populate func([]byte)) *Arena {
+	a := &Arena{arena{mem: mem, size: chunkBytes}}
+	if populate != nil {
+		a.a.populate = newPopulator()
+		a.a.populate.populate = populate
+	}
+	if given > 0 {
+		if b, mapped, err := mapMemory(given, false); err == nil && mapped {
+			a.a.given = b
+		}
+	}
+	return a
+}
+
+// ChunkBytes is the size of a chunk.
+const ChunkBytes = chunkBytes
+
+// Mapped reports whether chunks are pages of their own.
+func (a *Arena) Mapped() bool { return a.a.mapped }
+
+// Given is what it began with, until it is used.
+func (a *Arena) Given() []byte { return a.a.given }
+
+// Get gives a chunk out, when all that was asked for is populated.
+func (a *Arena) Get() (n uint32, chunk []byte, err error) {
+	if p := a.a.populate; p != nil {
+		p.done.Wait()
+	}
+	if n, err = a.a.get(); err == nil {
+		chunk = a.a.chunks[n]
+	}
+	return n, chunk, err
+}
+
+// Put takes chunks back, and Close everything.
+func (a *Arena) Put(chunks []uint32) { a.a.put(chunks) }
+func (a *Arena) Close()              { a.a.close() }

@@ -39,9 +39,12 @@ func newImages(n, rows, stride int, mem *Memory, space *CutSpace) (*images, erro
 	im.fit(stride)
 	var raw []byte
 	if size := 4 * n; size >= goSlabBytes {
-		b, mapped, err := space.take(size), true, error(nil)
+		b, first := space.take(size)
+		mapped, err := true, error(nil)
 		if b == nil {
 			b, mapped, err = mapMemory(size, false)
+		} else {
+			im.arena.given, im.arena.populate = first, newPopulator()
 		}
 		if err != nil {
 			return nil, err
@@ -70,26 +73,49 @@ func (im *images) fit(stride int) {
 // perChunk is how many images a chunk holds.
 func (im *images) perChunk() int { return im.arena.size / im.bytes }
 
-// save keeps a row that has no image yet.
-func (im *images) save(h uint64, id uint32, row []float32, m *meta) error {
+// room finds room for the next image of a range of hashes.
+func (im *images) room(h uint64) (place uint32, image unsafe.Pointer, err error) {
 	r := h >> (64 - rangeBits)
 	per := im.perChunk()
 	if len(im.byRange[r]) == 0 || im.fill[r] == per {
 		c, err := im.arena.get()
 		if err != nil {
-			return err
+			return 0, nil, err
 		}
 		im.byRange[r], im.fill[r] = append(im.byRange[r], c), 0
 	}
-	chunks := im.byRange[r]
-	place := int(chunks[len(chunks)-1])*per + im.fill[r]
+	chunk := im.byRange[r][len(im.byRange[r])-1]
+	at := im.fill[r]
 	im.fill[r]++
-	to, tm := im.read(im.image(place))
-	copy(to, row)
-	*tm = *m
-	im.at[id] = uint32(place) + 1
-	im.settle(id)
+	return chunk*uint32(per) + uint32(at), unsafe.Pointer(&im.arena.chunks[chunk][at*im.bytes]), nil
+}
+
+// save keeps rows that have no image yet, at most [group]: those of ids that are listed in of. They are settled.
+func (im *images) save(t *Mem, keys []int64, ids []uint32, of []int32) error {
+	var to [group]unsafe.Pointer
+	var places [group]uint32
+	var at, lines [group]uintptr
+	for i, k := range of {
+		var err error
+		if places[i], to[i], err = im.room(Hash(keys[k])); err != nil {
+			return err
+		}
+		at[i], lines[i] = uintptr(unsafe.Pointer(&im.at[ids[k]])), uintptr(to[i])
+	}
+	t.ask(at[:len(of)], 1)
+	t.ask(lines[:len(of)], im.bytes)
+	for i, k := range of {
+		im.keep(places[i], to[i], ids[k], t)
+	}
 	return nil
+}
+
+// keep makes the image of a row as it is.
+func (im *images) keep(place uint32, image unsafe.Pointer, id uint32, t *Mem) {
+	row, m := im.read(image)
+	copy(row, t.slabs.row(id))
+	*m = *t.slabs.metaOf(id)
+	im.at[id] = place + 1
 }
 
 // settle says that nothing of a row of the cut is to be saved any more.
@@ -124,13 +150,17 @@ func (im *images) image(place int) unsafe.Pointer {
 	return unsafe.Pointer(unsafe.SliceData(im.arena.chunks[place/per][place%per*im.bytes:][:im.bytes]))
 }
 
-// askPlacesOf asks for the places of the images that rows, at most [group], are about to have.
-func (im *images) askPlacesOf(t *Mem, ids []uint32, of []int32) {
+// askWhether asks for what says whether rows, at most [group], have no image yet.
+func (im *images) askWhether(t *Mem, ids []uint32) {
 	var at [group]uintptr
-	for i, k := range of {
-		at[i] = uintptr(unsafe.Pointer(&im.at[ids[k]]))
+	n := 0
+	for _, id := range ids {
+		if w := int(id / 64); w < len(im.has) {
+			at[n] = uintptr(unsafe.Pointer(&im.has[w]))
+			n++
+		}
 	}
-	t.ask(at[:len(of)], 1)
+	t.ask(at[:n], 1)
 }
 
 // askPlaces asks for where the images of rows, at most [group], are.
@@ -180,9 +210,7 @@ func (im *images) drop() {
 }
 
 func (im *images) recycle() {
-	for _, c := range im.dropped {
-		im.arena.put(c)
-	}
+	im.arena.put(im.dropped)
 	im.dropped = im.dropped[:0]
 }
 
