@@ -50,7 +50,7 @@ func (t *TLS) Client(least uint16) (*tls.Config, error) {
 	return c, err
 }
 
-// Server reads the files for the side that is called. With a CA it demands a certificate.
+// Server reads the files for the side that is called. With a CA it demands a certificate. Certificate and key are read again when their files are replaced, the CA is not.
 func (t *TLS) Server(least uint16) (*tls.Config, error) {
 	if t.Cert == "" || t.Key == "" {
 		return nil, errors.New("a TLS server needs a certificate file and a key file")
@@ -70,11 +70,11 @@ func (t *TLS) certificate(c *tls.Config) error {
 	if t.Cert == "" {
 		return nil
 	}
-	cert, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	cert, err := openCertificate(t.Cert, t.Key)
 	if err != nil {
-		return fmt.Errorf("certificate (cert) %s with key %s: %w", t.Cert, t.Key, err)
+		return err
 	}
-	c.Certificates = []tls.Certificate{cert}
+	c.GetCertificate, c.GetClientCertificate = cert.called, cert.asked
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package testbed
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -21,6 +22,8 @@ type Authority struct {
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
+	// lasts is how long the next certificate is valid; 0: an hour.
+	lasts time.Duration
 }
 
 // NewAuthority makes one whose files are in a folder. Its certificates are valid for an hour.
@@ -37,6 +40,14 @@ func (a *Authority) Issue(t TB, name string) (certFile, keyFile string) {
 	return a.issue(t, name, false)
 }
 
+// IssueExpired is Issue with a certificate whose time is over.
+func (a *Authority) IssueExpired(t TB, name string) (certFile, keyFile string) {
+	t.Helper()
+	a.lasts = -time.Minute
+	defer func() { a.lasts = 0 }()
+	return a.issue(t, name, false)
+}
+
 func (a *Authority) issue(t TB, name string, own bool) (certFile, keyFile string) {
 	t.Helper()
 	must := func(err error) {
@@ -48,7 +59,7 @@ func (a *Authority) issue(t TB, name string, own bool) (certFile, keyFile string
 	must(err)
 	now := time.Now()
 	tmpl := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(cmp.Or(a.lasts, time.Hour)),
 		BasicConstraintsValid: true,
 	}
 	if own {
