@@ -250,7 +250,6 @@ func onRunner(set []string, runner string) []string {
 	return append(slices.Clone(set), "runner="+runner)
 }
 
-// addSet adds --set to a command that reads a job.
 // asksShortly is how long commands that ask running shards wait for them if nobody says otherwise: longer than a shard with a log, or one whose standby takes over, is away.
 const asksShortly = 5 * time.Second
 
@@ -270,6 +269,7 @@ func (a *App) asking(wait time.Duration) (job.Asking, error) {
 	return job.Asking{Wait: wait, Logger: a.logger.Load()}, nil
 }
 
+// addSet adds --set to a command that reads a job.
 func addSet(cmd *cobra.Command, set *[]string) {
 	cmd.Flags().StringArrayVar(set, "set", nil, "override `key.path=value` of the job; may be given more than once")
 	_ = cmd.RegisterFlagCompletionFunc("set", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
