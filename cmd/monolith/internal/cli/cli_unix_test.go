@@ -65,6 +65,7 @@ func fakeSnapshots(r job.Retention) []job.SnapshotEntry {
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // so that the commands do not inherit that it is ignored, as nohup has it
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -88,7 +89,7 @@ func TestScripts(t *testing.T) {
 			"signal": func(ts *testscript.TestScript, _ bool, args []string) {
 				pid, err := strconv.Atoi(ts.ReadFile(args[1]))
 				ts.Check(err)
-				ts.Check(syscall.Kill(pid, map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2}[args[0]]))
+				ts.Check(syscall.Kill(pid, map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2}[args[0]]))
 			},
 			// exitcode N COMMAND... runs a command that must end with that code.
 			"exitcode": func(ts *testscript.TestScript, _ bool, args []string) {

@@ -32,6 +32,8 @@ func signalName(s syscall.Signal) string {
 		return "SIGINT"
 	case syscall.SIGTERM:
 		return "SIGTERM"
+	case syscall.SIGHUP:
+		return "SIGHUP"
 	}
 	return s.String()
 }
@@ -40,7 +42,7 @@ func signalName(s syscall.Signal) string {
 // child's whole process group, supervisors and terminals do alike, and nobody has changed his mind in that time.
 const sameSignal = time.Second
 
-// supervise waits for the command and answers signals: the first SIGINT or SIGTERM asks it to drain (or, where there is
+// supervise waits for the command and answers signals: the first SIGINT, SIGTERM or SIGHUP asks it to drain (or, where there is
 // nothing to drain, cancels it), a second one ends the process at once, SIGUSR1 writes all goroutines to the log, SIGUSR2 asks for a snapshot. The same
 // signal again within [sameSignal] of the first is no second one.
 func (a *App) supervise(done <-chan int) int {

@@ -88,13 +88,13 @@ different kernels differ in the last bits.
 	return b.String()
 }
 
-const exitTopic = `  0      done; also when a first SIGINT or SIGTERM ended what has no end of its own: training on a stream, with a snapshot, and servers
+const exitTopic = `  0      done; also when a first SIGINT, SIGTERM or SIGHUP ended what has no end of its own: training on a stream, with a snapshot, and servers
   1      failed while running: bad data under on_bad_row: fail, a gap in a topic, a lost split
   2      the command line or the job is wrong, or data and job do not fit together
   3      something outside cannot be reached, is full or in use by another process: broker, disk, the job's dir
   4      it ran, and the answer is no: check found something, eval --min-auc is not reached, all records or more than train.max_bad_share of them are bad
   130    stopped by SIGINT without draining (the second one); of what has an end (training on files, a range of a topic or so many examples, backfill, predict, export, demo), also by the first, before it was reached: the same command continues
-  143    the same by SIGTERM
+  143    the same by SIGTERM; 129 by SIGHUP, as when a terminal is closed, unless it is ignored (nohup)
   134    the program crashed (SIGABRT): a fault of its own, never of the job; start it again, and report what it printed
 
 The same signal again within a second of the first is not a second one: timeout and some supervisors send two at once.
