@@ -362,7 +362,7 @@ func TestCurl(t *testing.T) {
 			{"/v1/models/shop:regress", `{"signature_name": "regress/amount", "examples": [` + one + `]}`, "200", fmt.Sprintf(`{"results":[%s]}`, jsonNumber(t, s.amount[0]))},
 			{"/v1/models/shop", "", "200", `"state":"AVAILABLE"`},
 			{"/v1/models/shop/metadata", "", "200", `"method_name":"tensorflow/serving/classify"`},
-			{"/metrics", "", "200", ":tensorflow:serving:request_count"},
+			{"/metrics", "", "200", ":tensorflow:serving:request_count"}, {"/metrics", "", "200", "monolith_build_info{"},
 			{"/healthz", "", "200", ""},
 			{"/v1/models/shop:predict", `{"instances": [{"usr": 1}]}`, "400", `no feature \"usr\", did you mean \"user\"`},
 			{"/v1/models/shop:predict", `{"instances": [`, "400", "the body is no request"},

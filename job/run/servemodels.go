@@ -82,6 +82,8 @@ type ServeModelsOptions struct {
 	Components component.Set
 	// Logger is never a global; nil: discard.
 	Logger *slog.Logger
+	// Register, if not nil, adds metrics of the caller's to those that are served.
+	Register func(prometheus.Registerer) error
 	// Ready, if not nil, is called with the addresses for HTTP and gRPC, the latter empty where there is none, once requests are answered.
 	Ready func(http, grpc string)
 	// Drain, once closed, makes the server answer the requests it has and return without an error. nil: never.
@@ -145,6 +147,11 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	metrics, err := serve.NewMetrics(reg)
 	if err := errors.Join(err, reg.Register(collectors.NewGoCollector()), reg.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))); err != nil {
 		return fmt.Errorf("job: %w", err)
+	}
+	if o.Register != nil {
+		if err := o.Register(reg); err != nil {
+			return fmt.Errorf("job: %w", err)
+		}
 	}
 	from, hangUp, err := o.Rows.dial(metrics, o.Logger)
 	if err != nil {

@@ -16,6 +16,11 @@ import (
 	"github.com/monolith-go/monolith/job"
 )
 
+// registerBuild registers what says which program runs.
+func (a *App) registerBuild(reg prometheus.Registerer) error {
+	return telemetry.RegisterBuild(reg, a.buildInfo().telemetry())
+}
+
 // run sets up what a long command needs beside its job: the metrics endpoint, progress, notices, draining. stop must be
 // called when the command is done.
 func (a *App) run(ctx context.Context, cfg *job.Metrics) (opts job.RunOptions, stop func(), err error) {
@@ -26,7 +31,7 @@ func (a *App) run(ctx context.Context, cfg *job.Metrics) (opts job.RunOptions, s
 	if cfg != nil && cfg.Listen != "" {
 		reg := prometheus.NewRegistry()
 		training, err := telemetry.NewTraining(reg)
-		if err := errors.Join(err, telemetry.RegisterBuild(reg, a.buildInfo().telemetry())); err != nil {
+		if err := errors.Join(err, a.registerBuild(reg)); err != nil {
 			return opts, stop, err
 		}
 		watch = func(p job.Status) {

@@ -131,7 +131,7 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 				return err
 			}
 			defer stop()
-			o.Logger, o.Drain = opts.Logger, opts.Drain
+			o.Logger, o.Drain, o.Register = opts.Logger, opts.Drain, a.registerBuild
 			o.Ready = func(http, grpc string) {
 				text := "serving at " + http
 				if grpc != "" {
