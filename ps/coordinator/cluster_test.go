@@ -253,24 +253,27 @@ func TestTornPositionsAreRefused(t *testing.T) {
 	if err := cl.Push(ctx, u); err == nil {
 		t.Fatal("push with a cancelled context")
 	}
-	// One shard alone applies, whichever is called first: a client calls its shards at once.
-	half := &stopAfter{}
-	half.n.Store(1)
-	c = mustOpen(t, coordinator.Options{Layout: pstest.BenchLayout(2), NumShards: 2, Dir: t.TempDir(), WrapConn: func(w string, s int, conn ps.Conn) ps.Conn {
-		return half.wrap(pstest.ApplyAtOnce(w, s, conn))
-	}})
-	cl = mustClient(t, c, "x")
-	if err := cl.Push(t.Context(), u); !errors.Is(err, pstest.ErrKilled) {
-		t.Fatalf("push: %v", err)
-	}
-	if err := cl.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Digest(t.Context()); !errors.Is(err, ps.ErrTorn) {
-		t.Errorf("Digest: %v, want ErrTorn", err)
-	}
-	if _, err := c.Snapshot(t.Context(), ps.SnapshotOptions{}); !errors.Is(err, ps.ErrTorn) || !strings.Contains(err.Error(), "s/x") {
-		t.Errorf("Snapshot: %v, want ErrTorn that names the split", err)
+	for _, recovery := range []ps.RecoveryMode{ps.Rollback, ps.Partial} {
+		// One shard alone applies, whichever is called first: a client calls its shards at once.
+		half := &stopAfter{}
+		half.n.Store(1)
+		c = mustOpen(t, coordinator.Options{Layout: pstest.BenchLayout(2), NumShards: 2, Dir: t.TempDir(), Recovery: recovery, WrapConn: func(w string, s int, conn ps.Conn) ps.Conn {
+			return half.wrap(pstest.ApplyAtOnce(w, s, conn))
+		}})
+		cl = mustClient(t, c, "x")
+		if err := cl.Push(t.Context(), u); !errors.Is(err, pstest.ErrKilled) {
+			t.Fatalf("push: %v", err)
+		}
+		if err := cl.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Digest(t.Context()); !errors.Is(err, ps.ErrTorn) {
+			t.Errorf("Digest: %v, want ErrTorn", err)
+		}
+		_, err := c.Snapshot(t.Context(), ps.SnapshotOptions{})
+		if !errors.Is(err, ps.ErrTorn) || !strings.Contains(err.Error(), "s/x") || recovery == ps.Partial != strings.Contains(err.Error(), "catches up, for which it needs a worker") {
+			t.Errorf("Snapshot: %v, want ErrTorn that names the split, and where shards go back alone (%v) what it waits for", err, recovery)
+		}
 	}
 }
 

@@ -88,7 +88,9 @@ func (c *Cluster) takeNow(ctx context.Context, o ps.SnapshotOptions, patience ti
 		switch {
 		case errors.Is(err, ps.ErrClosed):
 		case errors.Is(err, ps.ErrTorn) && c.opts.Recovery == ps.Partial:
-			c.opts.Logger.WarnContext(ctx, "no snapshot while a shard that went back catches up", "err", err)
+			const why = "no snapshot while a shard that went back catches up"
+			c.opts.Logger.WarnContext(ctx, why, "err", err)
+			err = fmt.Errorf(why+", for which it needs a worker: %w", err)
 		default:
 			c.mu.Lock()
 			say, inARow := c.mu.failed.add(err, time.Now()), c.mu.failed.inARow
