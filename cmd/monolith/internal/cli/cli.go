@@ -134,6 +134,7 @@ func (a *App) Run(ctx context.Context, args []string) int {
 	a.drain, a.snapshot = make(chan struct{}), make(chan struct{}, 1)
 	ctx, a.cancel = context.WithCancelCause(ctx)
 	defer a.cancel(nil)
+	a.Stdin = &interruptible{ctx: ctx, from: a.Stdin}
 
 	done := make(chan int, 1)
 	go func() { done <- a.execute(ctx, args) }()

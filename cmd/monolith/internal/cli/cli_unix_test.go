@@ -584,6 +584,30 @@ func TestExit(t *testing.T) {
 	}
 }
 
+// endless is a terminal on which nobody types: it is read, and nothing comes until it is closed.
+type endless struct{ read, closed chan struct{} }
+
+func (e endless) Read([]byte) (int, error) {
+	close(e.read)
+	<-e.closed
+	return 0, io.EOF
+}
+
+// TestSignalWhileStandardInputIsRead: the first one ends a command that waits for what nobody types.
+func TestSignalWhileStandardInputIsRead(t *testing.T) {
+	t.Parallel()
+	in, signals := endless{make(chan struct{}), make(chan struct{})}, make(chan os.Signal, 1)
+	defer close(in.closed)
+	go func() {
+		<-in.read
+		signals <- syscall.SIGTERM
+	}()
+	app := &cli.App{Ops: fakes(), Stdin: in, Stdout: io.Discard, Stderr: io.Discard, Signals: signals}
+	if code := app.Run(t.Context(), []string{"check", "-"}); code != 143 {
+		t.Errorf("exit code %d, want 143", code)
+	}
+}
+
 // TestRepeatedSignal: who sends a signal twice in a moment, as timeout(1) does, has said it once; a second later, or
 // another signal, is another word.
 func TestRepeatedSignal(t *testing.T) {

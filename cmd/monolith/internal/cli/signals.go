@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"runtime"
@@ -143,6 +145,31 @@ const sameCommand = "the same command continues"
 
 // trainDrains is how training drains.
 const trainDrains = "reading stops; training what is on its way and taking a snapshot"
+
+// interruptible is standard input, whose Read ends with the context: nothing ends that of a terminal or a pipe, and a goroutine that is in one stays until the process ends.
+type interruptible struct {
+	ctx  context.Context
+	from io.Reader
+}
+
+func (r *interruptible) Read(p []byte) (int, error) {
+	type read struct {
+		b   []byte
+		err error
+	}
+	done := make(chan read, 1)
+	go func() {
+		b := make([]byte, len(p)) // its own: who has given up may use p again
+		n, err := r.from.Read(b)
+		done <- read{b[:n], err}
+	}()
+	select {
+	case got := <-done:
+		return copy(p, got.b), got.err
+	case <-r.ctx.Done():
+		return 0, r.ctx.Err()
+	}
+}
 
 // Signals lists what a program that runs an [App] must deliver.
 func Signals() []os.Signal {
