@@ -257,7 +257,7 @@ func TestShardsThatAreNotThere(t *testing.T) {
 	o = monolith(t, "train", c.job)
 	o.wants(t, 3, "shard 0 at "+c.addrs[0], "waits itself", "shard 1 at "+c.addrs[1], "connection refused", "ps.retry")
 	within(t, o, 10*time.Second)
-	monolith(t, "snapshot", "take", c.job, "--wait", "10ms").wants(t, 3, "shard 1 at "+c.addrs[1], "connection refused", "--wait=5m waits")
+	monolith(t, "snapshot", "take", c.job, "--wait", "2s").wants(t, 3, "shard 1 at "+c.addrs[1], "connection refused", "--wait=5m waits")
 	zero.end(syscall.SIGTERM).wants(t, 0, "taking a last snapshot", "no last snapshot could be taken", c.addrs[1])
 }
 
