@@ -65,6 +65,7 @@ type Server struct {
 
 	drain    sync.Once
 	draining chan struct{}
+	pinned   bool
 }
 
 // NewServer makes a server.
@@ -84,13 +85,19 @@ func NewServer(o Options) *Server {
 	o.BatchExamples = cmp.Or(o.BatchExamples, 256)
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	pinned := false
 	if o.PinThreads && o.Models != nil {
-		if err := o.Models.cores.pin(); err != nil {
+		err := o.Models.cores.pin()
+		if pinned = err == nil; !pinned {
 			o.Logger.Debug("threads are not pinned", "err", err)
 		}
 	}
-	return &Server{o: o, models: o.Models, limits: limits{o.MaxExamples, 4 * o.MaxBytes}, threads: make(chan struct{}, o.Threads), draining: make(chan struct{})}
+	return &Server{pinned: pinned, o: o, models: o.Models, limits: limits{o.MaxExamples, 4 * o.MaxBytes}, threads: make(chan struct{}, o.Threads), draining: make(chan struct{})}
 }
+
+// Pinned reports whether threads that compute are bound to CPUs. Then one of two places of the Go scheduler ([runtime.GOMAXPROCS]) may be held by a thread that
+// the kernel does not run, behind one that is bound, and what reads and writes connections waits for it: who serves alone in a process gives it one more.
+func (s *Server) Pinned() bool { return s.pinned }
 
 // Drain makes the server unhealthy for good, so that callers go elsewhere, and tells those who watch its health. Requests are answered as before.
 func (s *Server) Drain() { s.drain.Do(func() { close(s.draining) }) }

@@ -87,13 +87,22 @@ func Serve(ctx context.Context, o bench.Options) (results []bench.Result, err er
 		turn := func(name string, ask func(context.Context, int) error) bench.Candidate {
 			return bench.Candidate{Name: name, Run: func() (float64, error) { return inTurn, each(ctx, inTurn, 2*serveCores, ask) }}
 		}
-		r, err := bench.Compare(ctx, o, name, "requests/s", bench.Wall, turn("monolith", way.ask), theirs...)
+		pinned := func(name string) bench.Candidate {
+			c := turn(name, way.ask)
+			run := c.Run
+			c.Run = func() (float64, error) {
+				defer asServed()()
+				return run()
+			}
+			return c
+		}
+		r, err := bench.Compare(ctx, o, name, "requests/s", bench.Wall, pinned("monolith"), theirs...)
 		if err != nil {
 			return nil, err
 		}
 		r.Absent = absent
 		results = append(results, r)
-		if r, err = bench.Compare(ctx, o, name+", pinned or not", "requests/s", bench.Wall, turn("pinned", way.ask), turn("not pinned", way.free)); err != nil {
+		if r, err = bench.Compare(ctx, o, name+", pinned or not", "requests/s", bench.Wall, pinned("pinned"), turn("not pinned", way.free)); err != nil {
 			return nil, err
 		}
 		results = append(results, r)
@@ -154,6 +163,12 @@ func newServed(ctx context.Context, o bench.Options, dir string) (_ *served, err
 		return nil, err
 	}
 	return s, nil
+}
+
+// asServed gives the Go scheduler as many places as a process has that serves with pinned threads, until the function that it returns is called.
+func asServed() (again func()) {
+	before := runtime.GOMAXPROCS(serveCores + 1)
+	return func() { runtime.GOMAXPROCS(before) }
 }
 
 // unpinned is the same model and requests, with threads that run where the kernel lets them.
@@ -448,8 +463,9 @@ func atHalf(ctx context.Context, o bench.Options, name string, rate float64, ask
 	}
 	var ours, others, loops halfLoad
 	for range o.Rounds {
+		again := asServed()
 		took, own, err := atDistances(n, 2/rate, func(i int) error { return ask(ctx, i) })
-		if err != nil {
+		if again(); err != nil {
 			return nil, err
 		}
 		ours.add(took)

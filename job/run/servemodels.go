@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,7 +75,7 @@ type ServeModelsOptions struct {
 	Insecure bool
 	// Pushes says who may push rows to exports, if anybody.
 	Pushes Pushes
-	// Limits are those of requests; its Models, Log, Guard, Pushers, Metrics and Logger are set here.
+	// Limits are those of requests; its Models, Log, Guard, Pushers, Metrics and Logger are set here. Where its PinThreads pins, [runtime.GOMAXPROCS] is one more until the return.
 	Limits serve.Options
 	// RequestLog says which requests are kept; without a Dir none are. Its Metrics and Logger are set here.
 	RequestLog serve.RequestLogOptions
@@ -193,6 +194,9 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	limits := o.Limits
 	limits.Models, limits.Metrics, limits.Logger, limits.Log = models, metrics, o.Logger, kept
 	server := serve.NewServer(limits)
+	if server.Pinned() {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1 + runtime.GOMAXPROCS(0)))
+	}
 	run, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	failed := make(chan error, 2)
