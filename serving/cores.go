@@ -24,7 +24,7 @@ func newCores() *cores {
 	all := runtime.GOMAXPROCS(0)
 	c := &cores{each: min(all, mostCores)}
 	if all == 2 {
-		// Requests that come by themselves gain nothing from both, as the second thread has to be woken first, and the next one then finds no processor to spare (docs/performance.md).
+		// Requests that come by themselves gain nothing from both, as the second thread has to be woken first, and the next one then finds no processor to spare (docs/measurements.md).
 		c.each = 1
 	}
 	c.all.Store(int32(all))
