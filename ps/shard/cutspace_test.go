@@ -13,30 +13,13 @@ import (
 func TestCutsHaveTheirSpaces(t *testing.T) {
 	t.Parallel()
 	const rows = 600_000 // of which a cut wants a space
-	n, err := shard.Open(t.Context(), shard.Options{Layout: pstest.CountingLayout(), NumShards: 1})
-	if err == nil {
-		err = n.Load(t.Context(), ps.LoadOptions{Generation: 1})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	id := ps.SplitID{Source: "s", Split: "x"}
-	trainer, err := n.Connect(t.Context(), 1, 1, "trainer")
-	if err == nil {
-		_, _, err = trainer.Acquire(t.Context(), id, 1)
-	}
+	n, trainer := trained(t, shard.Options{Layout: pstest.CountingLayout(), NumShards: 1}, id)
 	keys := make([]int64, rows)
 	for i := range keys {
 		keys[i] = int64(i)
 	}
-	if err == nil {
-		_, err = trainer.Stage(t.Context(), nil, 1, pstest.CountingUpdate(id.Split, 0, 1, keys))
-	}
+	_, err := trainer.Stage(t.Context(), nil, 1, pstest.CountingUpdate(id.Split, 0, 1, keys))
 	if err == nil {
 		_, err = trainer.Control(t.Context(), []ps.Control{{Kind: ps.Commit, Split: id, Epoch: 1, To: 1}})
 	}

@@ -37,22 +37,7 @@ func TestCommitsWaitBehindTheCut(t *testing.T) {
 				if log {
 					o.Log = &shard.LogOptions{Dir: t.TempDir(), NoSync: true}
 				}
-				n, err := shard.Open(t.Context(), o)
-				if err == nil {
-					err = n.Load(t.Context(), ps.LoadOptions{Generation: 1})
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() {
-					if err := n.Close(); err != nil {
-						t.Error(err)
-					}
-				})
-				trainer, err := n.Connect(t.Context(), 1, 1, "trainer")
-				if err == nil {
-					_, _, err = trainer.Acquire(t.Context(), id, 1)
-				}
+				n, trainer := trained(t, o, id)
 				at := int64(0)
 				stage := func(c ps.Conn) {
 					t.Helper()
@@ -63,9 +48,6 @@ func TestCommitsWaitBehindTheCut(t *testing.T) {
 					}
 				}
 				commit := func() []ps.Control { return []ps.Control{{Kind: ps.Commit, Split: id, Epoch: 1, To: at}} }
-				if err != nil {
-					t.Fatal(err)
-				}
 				stage(trainer)
 				if _, err := trainer.Control(t.Context(), commit()); err != nil {
 					t.Fatal(err)

@@ -281,6 +281,31 @@ func TestSlowSync(t *testing.T) {
 	}
 }
 
+// trained is a node, closed when the test ends, with the stream of a worker that has taken a split.
+func trained(t *testing.T, o shard.Options, id ps.SplitID) (*shard.Node, ps.Conn) {
+	t.Helper()
+	n, err := shard.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := n.Load(t.Context(), ps.LoadOptions{Generation: 1}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := n.Connect(t.Context(), 1, 1, "trainer")
+	if err == nil {
+		_, _, err = c.Acquire(t.Context(), id, 1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n, c
+}
+
 // pusher is a node with a stream that has staged its first update, of 50 rows of the bench layout.
 func pusher(t *testing.T, o shard.Options) (*shard.Node, ps.Conn, *param.Update) {
 	t.Helper()
