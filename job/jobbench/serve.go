@@ -42,6 +42,7 @@ const (
 	numRequests = 32 // that differ
 	inTurn      = 64 // of a candidate at a time, at least: the first and the last of a turn leave a core without work
 	serveCores  = 2
+	pinnedProcs = serveCores + 1 // GOMAXPROCS of a process that serves with pinned threads
 	serveRows   = 100_000
 )
 
@@ -84,25 +85,19 @@ func Serve(ctx context.Context, o bench.Options) (results []bench.Result, err er
 		if !o.Wants(name) {
 			continue
 		}
-		turn := func(name string, ask func(context.Context, int) error) bench.Candidate {
-			return bench.Candidate{Name: name, Run: func() (float64, error) { return inTurn, each(ctx, inTurn, 2*serveCores, ask) }}
+		turn := func(name string, procs int, ask func(context.Context, int) error) bench.Candidate {
+			return bench.Candidate{Name: name, Run: func() (float64, error) {
+				defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(procs))
+				return inTurn, each(ctx, inTurn, 2*serveCores, ask)
+			}}
 		}
-		pinned := func(name string) bench.Candidate {
-			c := turn(name, way.ask)
-			run := c.Run
-			c.Run = func() (float64, error) {
-				defer asServed()()
-				return run()
-			}
-			return c
-		}
-		r, err := bench.Compare(ctx, o, name, "requests/s", bench.Wall, pinned("monolith"), theirs...)
+		r, err := bench.Compare(ctx, o, name, "requests/s", bench.Wall, turn("monolith", pinnedProcs, way.ask), theirs...)
 		if err != nil {
 			return nil, err
 		}
 		r.Absent = absent
 		results = append(results, r)
-		if r, err = bench.Compare(ctx, o, name+", pinned or not", "requests/s", bench.Wall, pinned("pinned"), turn("not pinned", way.free)); err != nil {
+		if r, err = bench.Compare(ctx, o, name+", pinned or not", "requests/s", bench.Wall, turn("pinned", pinnedProcs, way.ask), turn("not pinned", serveCores, way.free)); err != nil {
 			return nil, err
 		}
 		results = append(results, r)
@@ -116,7 +111,7 @@ func Serve(ctx context.Context, o bench.Options) (results []bench.Result, err er
 		}
 		results = append(append(results, halves...), allocated)
 	}
-	sharded, err := serveFromShards(ctx, o, s)
+	sharded, err := serveFromShards(ctx, o, free)
 	return append(results, sharded...), err
 }
 
@@ -163,12 +158,6 @@ func newServed(ctx context.Context, o bench.Options, dir string) (_ *served, err
 		return nil, err
 	}
 	return s, nil
-}
-
-// asServed gives the Go scheduler as many places as a process has that serves with pinned threads, until the function that it returns is called.
-func asServed() (again func()) {
-	before := runtime.GOMAXPROCS(serveCores + 1)
-	return func() { runtime.GOMAXPROCS(before) }
 }
 
 // unpinned is the same model and requests, with threads that run where the kernel lets them.
@@ -463,9 +452,9 @@ func atHalf(ctx context.Context, o bench.Options, name string, rate float64, ask
 	}
 	var ours, others, loops halfLoad
 	for range o.Rounds {
-		again := asServed()
+		before := runtime.GOMAXPROCS(pinnedProcs)
 		took, own, err := atDistances(n, 2/rate, func(i int) error { return ask(ctx, i) })
-		if again(); err != nil {
+		if runtime.GOMAXPROCS(before); err != nil {
 			return nil, err
 		}
 		ours.add(took)
