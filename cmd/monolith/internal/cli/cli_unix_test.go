@@ -596,15 +596,20 @@ func (e endless) Read([]byte) (int, error) {
 // TestSignalWhileStandardInputIsRead: the first one ends a command that waits for what nobody types.
 func TestSignalWhileStandardInputIsRead(t *testing.T) {
 	t.Parallel()
-	in, signals := endless{make(chan struct{}), make(chan struct{})}, make(chan os.Signal, 1)
-	defer close(in.closed)
-	go func() {
-		<-in.read
-		signals <- syscall.SIGTERM
-	}()
-	app := &cli.App{Ops: fakes(), Stdin: in, Stdout: io.Discard, Stderr: io.Discard, Signals: signals}
-	if code := app.Run(t.Context(), []string{"check", "-"}); code != 143 {
-		t.Errorf("exit code %d, want 143", code)
+	for _, command := range []string{"check", "train", "serve", "inspect"} {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			in, signals := endless{make(chan struct{}), make(chan struct{})}, make(chan os.Signal, 1)
+			defer close(in.closed)
+			go func() {
+				<-in.read
+				signals <- syscall.SIGTERM
+			}()
+			app := &cli.App{Ops: fakes(), Stdin: in, Stdout: io.Discard, Stderr: io.Discard, Signals: signals}
+			if code := app.Run(t.Context(), []string{command, "-"}); code != 143 {
+				t.Errorf("exit code %d, want 143", code)
+			}
+		})
 	}
 }
 

@@ -111,7 +111,15 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 					o.Exports = append(o.Exports, arg)
 					continue
 				}
-				o.Jobs = append(o.Jobs, job.ServedJob{Name: name, Load: func() (*job.Config, error) { return a.read(path, job.LoadOptions{Set: set}) }})
+				load := func() (*job.Config, error) { return a.read(path, job.LoadOptions{Set: set}) }
+				if path == stdinJob { // which can be read once, and before the first signal means to drain
+					cfg, err := load()
+					if err != nil {
+						return err
+					}
+					load = func() (*job.Config, error) { return cfg, nil }
+				}
+				o.Jobs = append(o.Jobs, job.ServedJob{Name: name, Load: load})
 			}
 			if tls != (secure.TLS{}) {
 				o.TLS = &tls
