@@ -18,6 +18,10 @@ help: ## list the targets
 build: ## build bin/monolith, one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=auto -ldflags '-s -w -X main.version=$(VERSION)' -o bin/monolith ./cmd/monolith
 
+.PHONY: cross
+cross: ## compile for the other systems that README.md names
+	@set -e; for target in linux/arm64 darwin/arm64; do echo "cross: $$target"; CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/} $(GO) build -trimpath -o /dev/null ./cmd/monolith; done
+
 .PHONY: test
 test: ## run all tests; MONOLITH_DATA and MONOLITH_REQUIRE as in CONTRIBUTING.md
 	$(GO) test -timeout 30m $(TESTFLAGS) ./...

@@ -16,6 +16,9 @@ func CallerAsleep(p *Pool) bool { return p.caller.asleep.Load() }
 // Choose is the choice of a family by the value of MONOLITH_SIMD and what the processor has.
 func Choose(env string, available []Family) (Family, error) { return choose(env, available) }
 
+// RoundingOf is what names of families end in, in programs for arch where x*y+z is rounded once, or twice.
+func RoundingOf(arch string, fused bool) string { return roundingOf(arch, fused) }
+
 // SetActive makes f the family of the functions without a pool, and returns what makes it the former again.
 func SetActive(f Family) (restore func()) {
 	former := active

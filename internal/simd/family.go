@@ -3,6 +3,7 @@ package simd
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -12,7 +13,7 @@ type Family uint8
 
 // The families, in the order in which they are preferred.
 const (
-	// Portable is Go code. It gives the same bits on every processor.
+	// Portable is Go code, for every processor. Its bits are those of one architecture: see [Family.String].
 	Portable Family = iota
 	// AVX2 needs AVX2, FMA, F16C and BMI2: x86 processors since 2013.
 	AVX2
@@ -23,17 +24,51 @@ const (
 // Env is the environment variable that forces a family.
 const Env = "MONOLITH_SIMD"
 
-// String is the name that goes into snapshots and reports: portable, avx2 or avx512, the latter with +openblas in a program that was built with the
-// tag openblas, whose products are those of OpenBLAS.
+// String is the name that goes into snapshots and reports: portable, avx2 or avx512, the latter two with +openblas in a program that was built with the
+// tag openblas, whose products are those of OpenBLAS. Programs that two compilers' rules made have names of their own, because the same Go code rounds
+// differently in them: portable-arm64 (of [runtime.GOARCH], elsewhere than on amd64; its package math differs too), and +fma where x*y+z is rounded once on amd64 (GOAMD64=v3).
 func (f Family) String() string {
 	switch f {
 	case AVX512:
-		return "avx512" + suffix
+		return "avx512" + suffix + rounding
 	case AVX2:
-		return "avx2" + suffix
+		return "avx2" + suffix + rounding
 	default:
-		return "portable"
+		return "portable" + rounding
 	}
+}
+
+// rounding is a constant of the program: what its compiler makes of Go's arithmetic, where that is not what it is on amd64.
+var rounding = roundingOf(runtime.GOARCH, productPlus(1+1.0/8192, 1-1.0/8192, -1) != 0)
+
+func roundingOf(arch string, fused bool) string {
+	switch {
+	case arch != "amd64":
+		return "-" + arch
+	case fused:
+		return "+fma"
+	default:
+		return ""
+	}
+}
+
+// productPlus is 0 for factors of 1+d and 1-d and a term of -1, where d*d is below half of the last place of 1 and the product is rounded before it is added to.
+//
+//go:noinline
+func productPlus(x, y, z float32) float32 { return x*y + z }
+
+// settings are the values of [Env] that ask for a family.
+var settings = map[Family]string{Portable: "off", AVX2: "avx2", AVX512: "avx512"}
+
+// Setting returns what makes this program use the family that a snapshot or report calls name, as in MONOLITH_SIMD=off; the processor may lack it. It is empty for families of programs for another
+// architecture, or compiled in another way, which this one has not.
+func Setting(name string) string {
+	for f, value := range settings {
+		if f.String() == name {
+			return Env + "=" + value
+		}
+	}
+	return ""
 }
 
 // active is a constant of the process: it is set before main and never again.
@@ -60,8 +95,15 @@ func Available() []Family {
 
 func choose(env string, available []Family) (Family, error) {
 	best := available[len(available)-1]
-	wanted := map[string]Family{"": best, "off": Portable, "avx2": AVX2, "avx512": AVX512}
-	f, ok := wanted[strings.ToLower(env)]
+	if env == "" {
+		return best, nil
+	}
+	f, ok := best, false
+	for g, value := range settings {
+		if strings.EqualFold(env, value) {
+			f, ok = g, true
+		}
+	}
 	if !ok {
 		return best, fmt.Errorf("simd: %s=%q is none of off, avx2 and avx512; leave it empty for %s", Env, env, best)
 	}

@@ -39,6 +39,36 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// TestNamesOfFamilies: names say by which rules a program was compiled, and lead back to the setting of a family.
+func TestNamesOfFamilies(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		arch  string
+		fused bool
+		want  string
+	}{{"amd64", false, ""}, {"amd64", true, "+fma"}, {"arm64", true, "-arm64"}, {"riscv64", false, "-riscv64"}} {
+		if got := simd.RoundingOf(test.arch, test.fused); got != test.want {
+			t.Errorf("%s, fused %t: got %q, want %q", test.arch, test.fused, got, test.want)
+		}
+	}
+	// The sum of a product as this compiler makes it, of factors that are no constants: 0 where the product is rounded.
+	one := float32(len(t.Name())) / float32(len(t.Name()))
+	d, term := one/8192, -one
+	fused := (one+d)*(one-d)+term != 0
+	name := simd.Portable.String()
+	if want := "portable" + simd.RoundingOf(runtime.GOARCH, fused); name != want {
+		t.Errorf("got the name %s, want %s", name, want)
+	}
+	for name, want := range map[string]string{
+		name: "MONOLITH_SIMD=off", simd.AVX2.String(): "MONOLITH_SIMD=avx2", simd.AVX512.String(): "MONOLITH_SIMD=avx512",
+		"portable-mips": "", "avx1024": "", "": "",
+	} {
+		if got := simd.Setting(name); got != want {
+			t.Errorf("%q: got the setting %q, want %q", name, got, want)
+		}
+	}
+}
+
 // TestFamilies says in the log what was tested, and that AVX-512 was not where the processor has none.
 func TestFamilies(t *testing.T) {
 	t.Parallel()

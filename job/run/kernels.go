@@ -18,7 +18,11 @@ func (t *trainer) recordKernels(ctx context.Context) error {
 	}
 	if b := string(began); b != here && t.cfg.Deterministic && !t.otherKernels {
 		t.otherKernels = true
-		t.notice("the job began with the kernels %s and continues with %s: results are as good, but have other bits; %s=%s forces the former where the processor has them", b, here, simd.Env, b)
+		way := "which a program for another architecture or compiler setting has"
+		if setting := simd.Setting(b); setting != "" {
+			way = setting + " forces the former where the processor has them"
+		}
+		t.notice("the job began with the kernels %s and continues with %s: results are as good, but have other bits; %s", b, here, way)
 	}
 	return nil
 }

@@ -23,8 +23,8 @@ type Config struct {
 	// Seed makes initial values, shuffles, dropout masks and the synthetic stream. Equal seeds and input give equal
 	// results in deterministic mode.
 	Seed uint64 `yaml:"seed" default:"1"`
-	// Deterministic asks for the same bits from the same input, however often the run is interrupted. It needs one worker
-	// and synchronous lookups and pushes, so it costs the overlap of the three.
+	// Deterministic asks for the same bits from the same input, however often the run is interrupted, on one architecture with one
+	// family of kernels. It needs one worker and synchronous lookups and pushes, so it costs the overlap of the three.
 	Deterministic bool `yaml:"deterministic" default:"false"`
 	// Source is where examples come from.
 	Source Source `yaml:"source" required:"true"`
