@@ -39,8 +39,8 @@ func lookupRows(p *probes) (misses int)
 //go:noescape
 func resolveRows(p *probes) (misses int)
 
-// resolveRest looks for n keys, at least one, of the numbers in from, in the lines that are step behind their home lines. It asks for the rows
-// that it finds and, where there are ids, for what else they have; the numbers of keys that may lie further behind go to to, which may be from.
+// resolveRest looks for n keys, at least one, of the numbers in from, in the line that a search comes to after step others. It asks for the rows
+// that it finds and, where there are ids, for what else they have; the numbers of keys that may lie further on go to to, which may be from.
 //
 //go:noescape
 func resolveRest(p *probes, from *uint16, n int, to *uint16, step int) (left int)

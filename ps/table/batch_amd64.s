@@ -19,9 +19,8 @@
 // DIST is how many keys one stage of the pipeline is ahead of the next.
 #define DIST 32
 
-// HOME computes the home line of the key in AX and asks for it: AX becomes its address. It needs the constants of Hash in
-// R8, R9 and R10, the directory in R11 and its shift in R12; it uses BX and CX.
-#define HOME \
+// HASH makes the key in AX its hash. It needs the constants of Hash in R8, R9 and R10; it uses BX.
+#define HASH \
 	INCQ AX                \
 	IMULQ R8, AX           \
 	MOVQ AX, BX            \
@@ -34,18 +33,43 @@
 	IMULQ R10, AX          \
 	MOVQ AX, BX            \
 	SHRQ $31, BX           \
-	XORQ BX, AX            \
+	XORQ BX, AX
+
+// LINES gets of the segment of the hash in AX the address of its lines into BX, and the logarithm of their number into CX. It needs the directory in
+// R11 and its shift in R12.
+#define LINES \
 	MOVQ AX, BX            \
 	SHRQ $1, BX            \
 	SHRXQ R12, BX, BX      \
 	MOVQ (R11)(BX*8), BX   \
 	MOVQ BX, CX            \
 	ANDQ $63, CX           \
-	XORQ CX, BX            \
+	XORQ CX, BX
+
+// HOME computes the home line of the key in AX and asks for it: AX becomes its address. It uses BX and CX.
+#define HOME \
+	HASH                   \
+	LINES                  \
 	BZHIQ CX, AX, AX       \
 	SHLQ $6, AX            \
 	ADDQ BX, AX            \
 	PREFETCHT0 (AX)
+
+// STRIDE computes from the hash in AX by how many lines a search continues, into DX.
+#define STRIDE \
+	MOVQ AX, DX            \
+	SHRQ $10, DX           \
+	ORQ $1, DX
+
+// SECOND asks for the line that a search for the key in AX looks at behind its home line. It uses AX, BX, CX and DX.
+#define SECOND \
+	HASH                   \
+	LINES                  \
+	STRIDE                 \
+	ADDQ DX, AX            \
+	BZHIQ CX, AX, AX       \
+	SHLQ $6, AX            \
+	PREFETCHT0 (BX)(AX*1)
 
 // MATCH compares the keys of the line at AX with the one at KEY: bit i of BX is set when entry i has it, ZF when none has.
 // It uses CX, DX and Y0.
@@ -130,7 +154,8 @@ miss:
 behind:
 	CMPB 61(AX), $0
 	JEQ  move
-	PREFETCHT0 64(AX)
+	MOVQ (SI)(R14*8), AX
+	SECOND
 
 move:
 	SUBQ $DIST, R14
@@ -251,7 +276,8 @@ miss:
 	MOVL $-1, (CX)(R14*4)
 	CMPB 61(AX), $0
 	JEQ  next
-	PREFETCHT0 64(AX)
+	MOVQ (SI)(R14*8), AX
+	SECOND
 
 next:
 	INCQ R15
@@ -263,7 +289,7 @@ next:
 	RET
 
 // func resolveRest(p *probes, from *uint16, n int, to *uint16, step int) (left int)
-TEXT ·resolveRest(SB), NOSPLIT, $0-48
+TEXT ·resolveRest(SB), NOSPLIT, $16-48
 	MOVQ p+0(FP), DI
 	MOVQ $0x9e3779b97f4a7c15, R8
 	MOVQ $0xbf58476d1ce4e5b9, R9
@@ -277,20 +303,28 @@ TEXT ·resolveRest(SB), NOSPLIT, $0-48
 key:
 	MOVWLZX (SI), R14
 	MOVQ (R13)(R14*8), AX
-	HOME
-	SUBQ BX, AX
-	MOVQ step+32(FP), DX
-	SHLQ $6, DX
-	ADDQ DX, AX
-	MOVQ $64, DX
-	SHLXQ CX, DX, DX
-	DECQ DX
-	LEAQ -64(AX), CX
-	ANDQ DX, CX
-	CMPB 61(BX)(CX*1), $0
-	JEQ  next // no key from there on lies behind
-	ANDQ DX, AX
+	HASH
+	LINES
+	STRIDE
+	MOVQ BX, lines-8(SP)
+	MOVQ step+32(FP), BX
+	DECQ BX
+	IMULQ DX, BX
 	ADDQ BX, AX
+	BZHIQ CX, AX, BX
+	SHLQ $6, BX
+	ADDQ lines-8(SP), BX
+	CMPB 61(BX), $0
+	JEQ  next // no search continues from there
+	ADDQ DX, AX
+	ADDQ AX, DX
+	BZHIQ CX, DX, DX
+	SHLQ $6, DX
+	ADDQ lines-8(SP), DX
+	MOVQ DX, following-16(SP)
+	BZHIQ CX, AX, AX
+	SHLQ $6, AX
+	ADDQ lines-8(SP), AX
 	MATCH((R13)(R14*8))
 	JZ   behind
 	TZCNTL BX, BX
@@ -326,7 +360,8 @@ fetch:
 	JMP  next
 
 behind:
-	PREFETCHT0 64(AX)
+	MOVQ following-16(SP), AX
+	PREFETCHT0 (AX)
 	MOVW R14, (R15)
 	ADDQ $2, R15
 

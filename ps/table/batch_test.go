@@ -113,10 +113,10 @@ func TestVectorBits(t *testing.T) {
 	}
 }
 
-// key is one of a few, or one of many with the same home.
+// key is one of a few, or one of many with the same home, whose searches continue alike or apart.
 func key(r *rand.Rand) int64 {
 	if r.IntN(4) == 0 {
-		return table.Unhash(r.Uint64N(40)<<58 | 0x77)
+		return table.Unhash(r.Uint64N(40)<<58 | r.Uint64N(3)<<11 | 0x77)
 	}
 	return r.Int64N(300)
 }

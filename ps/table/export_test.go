@@ -1,5 +1,7 @@
 package table
 
+import "slices"
+
 // Portable makes a table work as it does where there are no functions in assembly.
 func (t *Mem) Portable() *Mem {
 	t.vector = false
@@ -39,6 +41,23 @@ func (t *Mem) NumberOf(key int64) uint32 {
 		panic("no such row")
 	}
 	return id
+}
+
+// Searched is how many lines of the index a search for key looks at, and whether it finds it there.
+func (t *Mem) Searched(key int64) (n int, found bool) {
+	h := Hash(key)
+	lines := t.index.linesOf(h)
+	for n < maxProbe {
+		l := lines[probe(h, uint64(n))&uint64(len(lines)-1)]
+		n++
+		if slices.Contains(l.key[:min(l.n, slots)], key) {
+			return n, true
+		}
+		if l.passed == 0 {
+			break
+		}
+	}
+	return n, false
 }
 
 // LeftOf returns how many rows of a cut, at most, may have to be kept yet, as it counts them, and of how many of the given numbers that is so.

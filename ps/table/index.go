@@ -12,7 +12,7 @@ const (
 	// A segment has between minLines and maxLines (64 KiB) lines; it doubles in place, then splits in two.
 	minLines = 8
 	maxLines = 1024
-	// maxProbe bounds the lines a key may lie away from its home.
+	// maxProbe bounds the lines that a search looks at.
 	maxProbe = 32
 	// minDirectory and directoryPerSegment bound the directory, which keys chosen to share their highest hash bits
 	// would otherwise double without end.
@@ -25,9 +25,16 @@ type line struct {
 	key    [slots]int64
 	id     [slots]uint32
 	n      uint8
-	passed uint8 // keys whose home is here or before and that follow, saturating; 0 ends a probe
+	passed uint8 // keys whose search continues from here, saturating; 0 ends one
 	_      [2]uint8
 }
+
+// probe is the line that a search for h looks at after p others, modulo the number of lines. Keys with one home mostly have different lines behind it: were
+// it the next one for all, full lines would stand side by side, and searches of a segment near its limit take up to all of maxProbe.
+func probe(h, p uint64) uint64 { return h + p*(h>>strideShift|1) }
+
+// strideShift is past the bits of the home line: maxLines is 1<<strideShift.
+const strideShift = 10
 
 // segment holds the keys of one range of hashes.
 type segment struct {
@@ -89,7 +96,7 @@ func (x *index) find(h uint64, key int64) (id uint32, ok bool) {
 	lines := x.linesOf(h)
 	mask := uint64(len(lines) - 1)
 	for p := range uint64(maxProbe) {
-		l := &lines[(h+p)&mask]
+		l := &lines[probe(h, p)&mask]
 		for i := range min(int(l.n), slots) {
 			if l.key[i] == key {
 				return l.id[i], true
@@ -120,7 +127,7 @@ func (s *segment) put(h uint64, key int64, id uint32) bool {
 func (s *segment) enter(h uint64, key int64, id uint32) bool {
 	mask := uint64(len(s.lines) - 1)
 	for p := range uint64(min(maxProbe, len(s.lines))) {
-		l := &s.lines[(h+p)&mask]
+		l := &s.lines[probe(h, p)&mask]
 		if l.n == slots {
 			continue
 		}
@@ -128,7 +135,7 @@ func (s *segment) enter(h uint64, key int64, id uint32) bool {
 		l.n++
 		s.n++
 		for q := range p {
-			if m := &s.lines[(h+q)&mask]; m.passed < 255 {
+			if m := &s.lines[probe(h, q)&mask]; m.passed < 255 {
 				m.passed++
 			}
 		}
@@ -142,7 +149,7 @@ func (x *index) remove(h uint64, key int64) (id uint32, over, ok bool) {
 	s := x.segment(h)
 	mask := uint64(len(s.lines) - 1)
 	for p := range uint64(maxProbe) {
-		l := &s.lines[(h+p)&mask]
+		l := &s.lines[probe(h, p)&mask]
 		for i := range min(int(l.n), slots) {
 			if l.key[i] != key {
 				continue
@@ -153,7 +160,7 @@ func (x *index) remove(h uint64, key int64) (id uint32, over, ok bool) {
 			l.key[i], l.id[i] = l.key[l.n], l.id[l.n]
 			for q := range p {
 				// One that is saturated stays: nobody knows how many there are, and searches only take longer.
-				if m := &s.lines[(h+q)&mask]; m.passed < 255 {
+				if m := &s.lines[probe(h, q)&mask]; m.passed < 255 {
 					m.passed--
 				}
 			}
