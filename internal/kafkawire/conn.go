@@ -22,8 +22,8 @@ import (
 type Network struct {
 	ClientID string
 	Timeout  time.Duration
-	TLS      *tls.Config    // nil: plain text
-	SASL     sasl.Mechanism // nil: anonymous
+	TLS      func() *tls.Config // of a connection, which owns it; nil: plain text
+	SASL     sasl.Mechanism     // nil: anonymous
 	// Config is wrapped by errors that only a change of the configuration fixes.
 	Config error
 	// Keys is what the keys tls and brokers of the configuration begin with, for errors that name them.
@@ -56,9 +56,8 @@ func dial(ctx context.Context, n Network, addr string) (*Conn, error) {
 		return nil, fmt.Errorf("broker %s: %w", addr, err)
 	}
 	if n.TLS != nil {
-		tc := n.TLS
+		tc := n.TLS()
 		if tc.ServerName == "" {
-			tc = tc.Clone()
 			tc.ServerName, _, _ = net.SplitHostPort(addr)
 		}
 		nc = tls.Client(nc, tc)

@@ -4,10 +4,7 @@ package secure
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
-	"os"
 )
 
 // TLS names the files, in PEM, that one side of an encrypted connection needs. It is a section of job files too. A client's zero
@@ -33,37 +30,59 @@ func (t *TLS) Check() error {
 	return nil
 }
 
-// Client reads the files for the side that calls, with least as the oldest version that it speaks. nil gives nil.
-func (t *TLS) Client(least uint16) (*tls.Config, error) {
+// Client reads the files for the side that calls, and returns what gives each of its connections a configuration of its own: base, whose certificate and authorities are those that the files have by
+// then, as they are read again when they are replaced. nil gives nil.
+func (t *TLS) Client(base *tls.Config) (func() *tls.Config, error) {
 	if t == nil {
 		return nil, nil
 	}
 	if err := t.Check(); err != nil {
 		return nil, err
 	}
-	c := &tls.Config{MinVersion: least, ServerName: t.ServerName}
+	c := base.Clone()
+	c.ServerName = t.ServerName
 	if err := t.certificate(c); err != nil {
 		return nil, err
 	}
-	var err error
-	c.RootCAs, err = t.authorities()
-	return c, err
+	if t.CA == "" {
+		return c.Clone, nil
+	}
+	ca, err := openAuthorities(t.CA)
+	if err != nil {
+		return nil, err
+	}
+	return func() *tls.Config {
+		own := c.Clone()
+		own.RootCAs = ca.get()
+		return own
+	}, nil
 }
 
-// Server reads the files for the side that is called. With a CA it demands a certificate. Certificate and key are read again when their files are replaced, the CA is not.
-func (t *TLS) Server(least uint16) (*tls.Config, error) {
+// Server reads the files for the side that is called, beside what base says. With a CA it demands a certificate. All files are read again when they are replaced, and count for the connections that are made then. What it
+// returns may be cloned, and not changed: connections would not have the change.
+func (t *TLS) Server(base *tls.Config) (*tls.Config, error) {
 	if t.Cert == "" || t.Key == "" {
 		return nil, errors.New("a TLS server needs a certificate file and a key file")
 	}
-	c := &tls.Config{MinVersion: least}
+	c := base.Clone()
 	if err := t.certificate(c); err != nil {
 		return nil, err
 	}
-	var err error
-	if c.ClientCAs, err = t.authorities(); c.ClientCAs != nil {
-		c.ClientAuth = tls.RequireAndVerifyClientCert
+	if t.CA == "" {
+		return c, nil
 	}
-	return c, err
+	ca, err := openAuthorities(t.CA)
+	if err != nil {
+		return nil, err
+	}
+	c.ClientAuth = tls.RequireAndVerifyClientCert
+	of := c.Clone()
+	c.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		own := of.Clone()
+		own.ClientCAs = ca.get()
+		return own, nil
+	}
+	return c, nil
 }
 
 func (t *TLS) certificate(c *tls.Config) error {
@@ -76,20 +95,4 @@ func (t *TLS) certificate(c *tls.Config) error {
 	}
 	c.GetCertificate, c.GetClientCertificate = cert.called, cert.asked
 	return nil
-}
-
-// authorities are those of CA; nil without one.
-func (t *TLS) authorities() (*x509.CertPool, error) {
-	if t.CA == "" {
-		return nil, nil
-	}
-	pem, err := os.ReadFile(t.CA)
-	if err != nil {
-		return nil, fmt.Errorf("authorities (ca): %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("authorities (ca): %s holds no PEM certificate", t.CA)
-	}
-	return pool, nil
 }

@@ -327,10 +327,9 @@ func (o *ServeModelsOptions) guard() (conf *tls.Config, err error) {
 		return nil, fault.Config("job: --allow-reload needs --grpc, over which callers say what is served")
 	}
 	if o.TLS != nil {
-		if conf, err = o.TLS.Server(tls.VersionTLS12); err != nil {
+		if conf, err = o.TLS.Server(&tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}); err != nil {
 			return nil, fault.Config("job: %w", err)
 		}
-		conf.NextProtos = []string{"h2", "http/1.1"}
 	}
 	knows := o.TLS != nil && o.TLS.CA != ""
 	var rules, pushers []secure.Rule

@@ -47,12 +47,11 @@ func linesOverTLS(t *testing.T) (ends [2]*line, below [2]*counted) {
 	dir := t.TempDir()
 	ca := testbed.NewAuthority(t, dir, "ca")
 	cert, key := ca.Issue(t, "localhost")
-	serverConf, err := (&TLS{Cert: cert, Key: key}).Server(tls.VersionTLS13)
+	serverConf, err := (&TLS{Cert: cert, Key: key}).Server(&tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", lineProtocol}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	serverConf.NextProtos = []string{"h2", lineProtocol}
-	clientConf, err := (&TLS{CA: ca.File}).Client(tls.VersionTLS13)
+	clientConf, err := (&TLS{CA: ca.File}).Client(&tls.Config{MinVersion: tls.VersionTLS13})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +72,7 @@ func linesOverTLS(t *testing.T) (ends [2]*line, below [2]*counted) {
 		served <- err
 	}()
 	address := listener.Addr().String()
-	c := &Client{addr: address, tls: lineTLS(clientConf, "tcp", address), dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+	c := &Client{addr: address, tls: func() *tls.Config { return lineTLS(clientConf(), "tcp", address) }, dial: func(ctx context.Context, network, address string) (net.Conn, error) {
 		raw, err := (&net.Dialer{}).DialContext(ctx, network, address)
 		below[0] = &counted{Conn: raw}
 		return below[0], err

@@ -33,7 +33,7 @@ type Client struct {
 	*grpc.ClientConn
 	addr string
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
-	tls  *tls.Config
+	tls  func() *tls.Config // of a line; nil: plain text
 }
 
 // NewClient makes a client of the server at addr, one for each process and shard; the caller closes it. It keeps connections alive, makes
@@ -69,12 +69,12 @@ func NewClient(addr string, c ClientConfig) (*Client, error) {
 	if c.TLS == nil {
 		opts = append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	} else {
-		conf, err := c.TLS.Client(tls.VersionTLS13)
+		conf, err := c.TLS.Client(&tls.Config{MinVersion: tls.VersionTLS13})
 		if err != nil {
 			return nil, fmt.Errorf("wire: %w", err)
 		}
-		opts = append(opts, grpc.WithTransportCredentials(credentials.NewTLS(conf)))
-		out.tls = lineTLS(conf, network, address)
+		opts = append(opts, grpc.WithTransportCredentials(&clientCreds{credentials.NewTLS(conf()), conf}))
+		out.tls = func() *tls.Config { return lineTLS(conf(), network, address) }
 	}
 	if c.Token != nil {
 		local := IsLocal(addr)
@@ -92,9 +92,8 @@ func NewClient(addr string, c ClientConfig) (*Client, error) {
 // lineProtocol is the name of a line's protocol in a TLS handshake (ALPN), beside HTTP/2's.
 const lineProtocol = "monolith-ps"
 
-// lineTLS is the configuration of a line's client, of that of gRPC's, which finds the server's name itself.
-func lineTLS(conf *tls.Config, network, address string) *tls.Config {
-	c := conf.Clone()
+// lineTLS makes the configuration of a line's client of that of gRPC's, which finds the server's name itself.
+func lineTLS(c *tls.Config, network, address string) *tls.Config {
 	c.NextProtos = []string{lineProtocol}
 	c.DynamicRecordSizingDisabled = true // frames are read as a whole
 	if c.ServerName == "" {
@@ -127,7 +126,7 @@ func (c *Client) line(ctx context.Context, stream grpc.ClientStream, t ticket) (
 		}
 	}()
 	if c.tls != nil {
-		encrypted := tls.Client(&batch{Conn: conn}, c.tls)
+		encrypted := tls.Client(&batch{Conn: conn}, c.tls())
 		if err := encrypted.HandshakeContext(ctx); err != nil {
 			return nil, fmt.Errorf("wire: %w", err)
 		}

@@ -73,12 +73,13 @@ func NewServer(c ServerConfig, more ...grpc.ServerOption) (*Server, error) {
 	l := &lines{waiting: map[ticket]chan net.Conn{}}
 	creds := &serverCreds{insecure.NewCredentials(), l}
 	if c.TLS != nil {
-		conf, err := c.TLS.Server(tls.VersionTLS13)
+		conf, err := c.TLS.Server(&tls.Config{
+			MinVersion: tls.VersionTLS13, NextProtos: []string{"h2", lineProtocol},
+			DynamicRecordSizingDisabled: true, // frames are read as a whole
+		})
 		if err != nil {
 			return nil, fmt.Errorf("wire: %w", err)
 		}
-		conf.NextProtos = []string{"h2", lineProtocol}
-		conf.DynamicRecordSizingDisabled = true // frames are read as a whole
 		creds.TransportCredentials = credentials.NewTLS(conf)
 	}
 	r := recovery{c.Logger}

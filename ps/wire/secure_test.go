@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -97,6 +98,44 @@ func TestWhoMayConnect(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestAuthorityIsReplaced: a client that trusts another authority by now than when it was made, as its file says, reaches a server of that one, over gRPC and with the line of its stream.
+func TestAuthorityIsReplaced(t *testing.T) {
+	t.Parallel()
+	then, now := testbed.NewAuthority(t, t.TempDir(), "then"), testbed.NewAuthority(t, t.TempDir(), "now")
+	cert, key := now.Issue(t, "shard")
+	trusted, err := os.ReadFile(now.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := serve(t, newHost(), remoteOptions{server: wire.ServerConfig{TLS: &wire.TLS{Cert: cert, Key: key}}, client: wire.ClientConfig{TLS: &wire.TLS{CA: then.File}}})
+	defer r.close(t)
+	dial := func() (*wire.Conn, error) {
+		return wire.Dial(t.Context(), r.cc, wire.Hello{Session: r.host.add(&fakeConn{})}, wire.ConnOptions{MinBackoff: time.Millisecond})
+	}
+	if _, err := dial(); !errors.Is(err, wire.ErrNotAdmitted) {
+		t.Fatalf("a server of an authority that is not trusted yet: %v", err)
+	}
+	next := then.File + ".next"
+	if err := errors.Join(os.WriteFile(next, trusted, 0o600), os.Rename(next, then.File)); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); ; {
+		c, err := dial()
+		if err == nil {
+			if _, err := c.Control(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+			if err := c.Close(t.Context(), true); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		if !errors.Is(err, wire.ErrNotAdmitted) || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -73,6 +74,22 @@ func (c *serverCreds) sort(conn net.Conn, info credentials.AuthInfo) (net.Conn, 
 // Clone implements [credentials.TransportCredentials].
 func (c *serverCreds) Clone() credentials.TransportCredentials {
 	return &serverCreds{c.TransportCredentials.Clone(), c.lines}
+}
+
+// clientCreds are credentials of TLS whose configuration is asked for at each connection.
+type clientCreds struct {
+	credentials.TransportCredentials
+	conf func() *tls.Config
+}
+
+// ClientHandshake implements [credentials.TransportCredentials].
+func (c *clientCreds) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return credentials.NewTLS(c.conf()).ClientHandshake(ctx, authority, raw)
+}
+
+// Clone implements [credentials.TransportCredentials].
+func (c *clientCreds) Clone() credentials.TransportCredentials {
+	return &clientCreds{c.TransportCredentials.Clone(), c.conf}
 }
 
 // heldConn stays open while hold is set.

@@ -15,7 +15,7 @@ func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	pipelinetest.TestFingerprint(t, pipelinetest.FingerprintHarness[kafkasink.Options]{
 		Options: kafkasink.Options{
-			Brokers: []string{"a:1"}, Topic: "bad", Codec: "none", MaxBytes: 1000, RetryFor: time.Second, Timeout: time.Second, ClientID: "me", TLS: &tls.Config{}, SASL: plain.Mechanism{}, Keys: "k.",
+			Brokers: []string{"a:1"}, Topic: "bad", Codec: "none", MaxBytes: 1000, RetryFor: time.Second, Timeout: time.Second, ClientID: "me", TLS: func() *tls.Config { return &tls.Config{MinVersion: tls.VersionTLS12} }, SASL: plain.Mechanism{}, Keys: "k.",
 			Output: "rows", CommitEvery: time.Second, CommitRows: 10,
 		},
 		New: func(t *testing.T, o kafkasink.Options) interface{ Fingerprint() string } {
@@ -26,7 +26,7 @@ func TestFingerprint(t *testing.T) {
 			}
 			return s
 		},
-		Other: map[string]any{"Brokers": []string{"b:1"}, "Codec": "gzip", "TLS": (*tls.Config)(nil), "SASL": plain.Mechanism{Username: "u"}},
+		Other: map[string]any{"Brokers": []string{"b:1"}, "Codec": "gzip", "TLS": (func() *tls.Config)(nil), "SASL": plain.Mechanism{Username: "u"}},
 		Free: map[string]string{
 			"Brokers":  "each process may reach the cluster by other addresses",
 			"Codec":    "how records travel",

@@ -33,9 +33,9 @@ type Options struct {
 	Timeout time.Duration
 	// ClientID is the name the brokers log and meter. Default "monolith".
 	ClientID string
-	// TLS encrypts connections, nil: plain text; SASL authenticates, nil: anonymous. The source for Kafka makes both from its
+	// TLS encrypts connections, and is asked for each, which may change what it gets; nil: plain text. SASL authenticates, nil: anonymous. The source for Kafka makes both from its
 	// options.
-	TLS  *tls.Config
+	TLS  func() *tls.Config
 	SASL sasl.Mechanism
 	// Output distinguishes what a [Sink] writes from what others write to the topic: its own rows are looked for under this name when it
 	// resumes. It is the beginning of its transactional ids. Default "monolith".

@@ -142,12 +142,12 @@ func (l *login) with(password string) sasl.Mechanism {
 }
 
 // Security reads the files and the password that the options name, for a producer that writes to a cluster as this source
-// reads from one. Either result is nil where the options say nothing of it. Errors: [pipeline.ErrConfig].
-func (o Options) Security() (*tls.Config, sasl.Mechanism, error) {
+// reads from one; the first result gives each connection its configuration. Either is nil where the options say nothing of it. Errors: [pipeline.ErrConfig].
+func (o Options) Security() (func() *tls.Config, sasl.Mechanism, error) {
 	if err := errors.Join(checkTLS(o.TLS), o.SASL.validate()); err != nil {
 		return nil, nil, err
 	}
-	tc, err := o.TLS.Client(tls.VersionTLS12)
+	tc, err := o.TLS.Client(&tls.Config{MinVersion: tls.VersionTLS12})
 	if err != nil {
 		return nil, nil, fmt.Errorf("kafkasource: source.kafka.tls: %w: %w", err, pipeline.ErrConfig)
 	}

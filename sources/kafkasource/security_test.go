@@ -197,7 +197,7 @@ func TestSecurity(t *testing.T) {
 	t.Parallel()
 	o := options("a:1")
 	if tc, m, err := o.Security(); tc != nil || m != nil || err != nil {
-		t.Errorf("%v, %v, %v of options without any", tc, m, err)
+		t.Errorf("TLS %t, %v, %v of options without any", tc != nil, m, err)
 	}
 	o.SASL = &kafkasource.SASL{}
 	if _, _, err := o.Security(); !errors.Is(err, pipeline.ErrConfig) {
