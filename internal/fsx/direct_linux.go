@@ -30,6 +30,11 @@ type directFile struct {
 	n, done int
 	// behind: blocks before these were written, and not synced.
 	behind bool
+	// The two are the system's, but for tests.
+	pwritev2 func(fd int, blocks [][]byte, at int64, flags int) (int, error)
+	syncData func(*os.File) error
+	// plain: the system has no pwritev2, or none that syncs (Linux before 4.7, gVisor), so that Sync makes two calls.
+	plain bool
 }
 
 // openDirect opens a file to be written past the system's memory, or says that this cannot be.
@@ -38,7 +43,7 @@ func openDirect(path string, at int64) (*directFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &directFile{File: file, buf: aligned(directBytes), at: at &^ (directBlock - 1)}
+	f := &directFile{File: file, buf: aligned(directBytes), at: at &^ (directBlock - 1), pwritev2: unix.Pwritev2, syncData: syncData}
 	f.n = int(at - f.at)
 	f.done = f.n
 	// What is refused for its alignment is refused here.
@@ -78,11 +83,16 @@ func (f *directFile) Write(p []byte) (taken int, err error) {
 
 // put writes blocks.
 func (f *directFile) put(b []byte, flags int) error {
+	if f.plain {
+		flags = 0
+	}
 	for from := int64(0); from < int64(len(b)); {
-		n, err := unix.Pwritev2(int(f.Fd()), [][]byte{b[from:]}, f.at+from, flags)
-		runtime.KeepAlive(f.File)
+		n, err := f.write(b[from:], f.at+from, flags)
 		switch {
 		case errors.Is(err, unix.EINTR):
+		case !f.plain && (errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP)):
+			// Nothing of b is taken for synced: what was before is written, with the rest, and synced by another call.
+			f.plain, flags = true, 0
 		case err != nil:
 			return &os.PathError{Op: "write", Path: f.Name(), Err: err}
 		default:
@@ -92,6 +102,19 @@ func (f *directFile) put(b []byte, flags int) error {
 	f.at += int64(len(b))
 	f.behind = f.behind || flags&unix.RWF_DSYNC == 0
 	return nil
+}
+
+// write is one call of the system.
+func (f *directFile) write(b []byte, at int64, flags int) (int, error) {
+	if f.plain {
+		n, err := f.WriteAt(b, at)
+		if system, ok := errors.AsType[*os.PathError](err); ok {
+			err = system.Err
+		}
+		return n, err
+	}
+	defer runtime.KeepAlive(f.File)
+	return f.pwritev2(int(f.Fd()), [][]byte{b}, at, flags)
 }
 
 // Flush implements [DiskFile]: the disk has all but a little.
@@ -111,7 +134,7 @@ func (f *directFile) Sync() error {
 		}
 	}
 	if f.behind {
-		if err := syncData(f.File); err != nil {
+		if err := f.syncData(f.File); err != nil {
 			f.at = at
 			return err
 		}
