@@ -43,12 +43,11 @@ type Peer interface {
 	// AwaitCut returns when cut id is taken: from then until EndCut the shard keeps its rows as they were, and copies those
 	// that change. Errors: [ErrDisturbed] when owners have changed meanwhile or the cut was abandoned: it must begin again.
 	AwaitCut(ctx context.Context, id uint64) (*CutState, error)
-	// WriteCut writes the shard's part of cut id into dir, a snapshot that shard 0's process has begun: all rows, or, where base is the
-	// snapshot that AwaitCut told of, what has changed since then. It may be called once for a cut. It returns what
+	// WriteCut writes the shard's part of cut id into o.Dir: all rows, or what has changed since o.Base. It may be called once for a cut. It returns what
 	// the manifest must name once all of it, and the border in the log, is durable. Errors: [ErrDisturbed] when there is no
 	// such cut, [ErrNoSpace], [ErrNoDir] when the shard does not see the folder, [ErrFull] when there was no memory to keep
 	// rows that changed, [snapshot.ErrNotFinite].
-	WriteCut(ctx context.Context, id uint64, dir string, base uint64) (*snapshot.Part, error)
+	WriteCut(ctx context.Context, id uint64, o WriteOptions) (*snapshot.Part, error)
 	// EndCut ends cut id, [AnyCut] for whichever there is: streams continue, and what was kept for it is freed. durable is the
 	// snapshot that it has become, 0 for none, and lets the log forget what lies before. stall is the longest that a client
 	// waited for the cut. A cut that is not there is no error. Errors: those of the log.
@@ -120,6 +119,18 @@ type PrepareOptions struct {
 	// Path is the snapshot to read, ID its number; "": none yet.
 	Path string
 	ID   uint64
+	// Hurry has it read with all processors: commits wait for it, or soon will.
+	Hurry bool
+}
+
+// WriteOptions say what a node writes of a cut.
+type WriteOptions struct {
+	// Dir is that of a snapshot which shard 0's process has begun.
+	Dir string
+	// Base is the snapshot that AwaitCut told of, of which only the changes are written; 0: all rows are.
+	Base uint64
+	// Hurry has it written with all processors though streams change the state: commits wait for it, or soon will.
+	Hurry bool
 }
 
 // CutState is what a coordinator has to know of a cut that a node has taken.

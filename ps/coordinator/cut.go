@@ -38,7 +38,7 @@ func (c *Cluster) take(ctx context.Context, o ps.SnapshotOptions, patience time.
 		return ps.SnapshotInfo{}, err
 	}
 	defer func() { <-c.turn }()
-	return c.takeNow(ctx, o, patience, nil)
+	return c.takeNow(ctx, o, patience, nil, false)
 }
 
 // takeTurn waits for the right to take a snapshot or to give the shards a state; the caller gives it back.
@@ -62,8 +62,9 @@ type held struct {
 // lasts reports whether commits wait for a while yet, which is for so long in all.
 func (h *held) lasts(hold time.Duration) bool { return time.Since(h.since) < hold-hold/4 }
 
-// takeNow is take for one who has the turn. Where h is not nil commits wait behind the cut; when it has become a snapshot the caller ends it, by [Cluster.release].
-func (c *Cluster) takeNow(ctx context.Context, o ps.SnapshotOptions, patience time.Duration, h *held) (ps.SnapshotInfo, error) {
+// takeNow is take for one who has the turn. Where h is not nil commits wait behind the cut; when it has become a snapshot the caller ends it, by [Cluster.release], and removes old snapshots then.
+// Where it is to hurry it is written with all processors.
+func (c *Cluster) takeNow(ctx context.Context, o ps.SnapshotOptions, patience time.Duration, h *held, hurry bool) (ps.SnapshotInfo, error) {
 	if err := c.Ready(); err != nil {
 		return ps.SnapshotInfo{}, err
 	}
@@ -78,7 +79,7 @@ func (c *Cluster) takeNow(ctx context.Context, o ps.SnapshotOptions, patience ti
 	c.onGiveUp(cancel)
 	defer c.onGiveUp(nil)
 	start := time.Now()
-	info, stall, err := c.snapshot(ctx, o, patience, h)
+	info, stall, err := c.snapshot(ctx, o, patience, h, hurry)
 	took := time.Since(start)
 	if err != nil {
 		c.opts.Hooks.SnapshotDone(failure.Of(err).Label(), took, 0, stall)
@@ -111,8 +112,10 @@ func (c *Cluster) takeNow(ctx context.Context, o ps.SnapshotOptions, patience ti
 	c.mu.failed = failures{}
 	c.mu.Unlock()
 	c.uploads()
-	c.prune(ctx)
-	c.compact(info)
+	if h == nil { // else commits would wait for this
+		c.prune(ctx)
+		c.compact(info)
+	}
 	return *info, nil
 }
 
@@ -136,7 +139,7 @@ func (c *Cluster) interrupt(generation uint64, why error) bool {
 	return true
 }
 
-func (c *Cluster) snapshot(ctx context.Context, o ps.SnapshotOptions, patience time.Duration, h *held) (info *ps.SnapshotInfo, stall time.Duration, err error) {
+func (c *Cluster) snapshot(ctx context.Context, o ps.SnapshotOptions, patience time.Duration, h *held, hurry bool) (info *ps.SnapshotInfo, stall time.Duration, err error) {
 	number, err := c.nextSnapshot(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -163,7 +166,7 @@ func (c *Cluster) snapshot(ctx context.Context, o ps.SnapshotOptions, patience t
 	if err != nil {
 		return nil, 0, err
 	}
-	if info, err = c.write(ctx, o, id, number, states); err == nil {
+	if info, err = c.write(ctx, o, id, number, states, hurry); err == nil {
 		durable = number
 		c.mu.Lock()
 		c.mu.saved = states[0].Changes
@@ -248,7 +251,7 @@ func (c *Cluster) release(h held) {
 }
 
 // write makes a snapshot of a cut: each shard writes its part, then the manifest makes it one.
-func (c *Cluster) write(ctx context.Context, o ps.SnapshotOptions, id, number uint64, states []*ps.CutState) (*ps.SnapshotInfo, error) {
+func (c *Cluster) write(ctx context.Context, o ps.SnapshotOptions, id, number uint64, states []*ps.CutState, hurry bool) (*ps.SnapshotInfo, error) {
 	progress := make([]map[ps.SplitID]ps.Progress, len(states))
 	need := int64(64 << 10)
 	for i, st := range states {
@@ -277,7 +280,7 @@ func (c *Cluster) write(ctx context.Context, o ps.SnapshotOptions, id, number ui
 	}
 	for i, p := range c.peers() {
 		g.Go(func() (err error) {
-			parts[i], err = p.WriteCut(gctx, id, w.Dir(), baseID)
+			parts[i], err = p.WriteCut(gctx, id, ps.WriteOptions{Dir: w.Dir(), Base: baseID, Hurry: hurry})
 			return err
 		})
 	}

@@ -35,6 +35,9 @@ func (c *Cluster) UnderWay() bool {
 	return c.mu.giveUp != nil
 }
 
+// SoonRound is how long a round of scaling takes, at most, after which commits wait for the next one.
+const SoonRound = soonRound
+
 // HoldFor is how long a coordinator that was started again waits for claims.
 const HoldFor = holdFor
 

@@ -133,7 +133,10 @@ type fleet struct {
 
 	// beforePrepare, if not nil, is called before a shard is asked to read a snapshot ahead, beforeOpen before it opens a file.
 	beforePrepare func(shard int) error
-	beforeOpen    atomic.Pointer[func(shard int, name string)]
+	// beforeBegin, if not nil, is called before a shard is asked to begin a cut, beforeWrite before it is asked to write one.
+	beforeBegin func(shard int, hold time.Duration)
+	beforeWrite func(shard int, o ps.WriteOptions)
+	beforeOpen  atomic.Pointer[func(shard int, name string)]
 
 	mending sync.Mutex
 	scaling sync.Mutex // held while scale is at work

@@ -223,6 +223,9 @@ func (p *remotePeer) Connect(ctx context.Context, session, generation uint64, wo
 }
 
 func (p *remotePeer) BeginCut(ctx context.Context, id, number uint64, sessions []uint64, hold time.Duration) error {
+	if p.f.beforeBegin != nil {
+		p.f.beforeBegin(p.shard, hold)
+	}
 	_, err := ask(p, func(n *shard.Node) (int, error) { return 0, n.BeginCut(ctx, id, number, sessions, hold) })
 	return err
 }
@@ -235,8 +238,11 @@ func (p *remotePeer) AwaitCut(ctx context.Context, id uint64) (*ps.CutState, err
 	return st, err
 }
 
-func (p *remotePeer) WriteCut(ctx context.Context, id uint64, dir string, base uint64) (*snapshot.Part, error) {
-	return ask(p, func(n *shard.Node) (*snapshot.Part, error) { return n.WriteCut(ctx, id, dir, base) })
+func (p *remotePeer) WriteCut(ctx context.Context, id uint64, o ps.WriteOptions) (*snapshot.Part, error) {
+	if p.f.beforeWrite != nil {
+		p.f.beforeWrite(p.shard, o)
+	}
+	return ask(p, func(n *shard.Node) (*snapshot.Part, error) { return n.WriteCut(ctx, id, o) })
 }
 
 func (p *remotePeer) EndCut(ctx context.Context, id, durable uint64) (time.Duration, error) {

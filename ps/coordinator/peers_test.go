@@ -78,11 +78,11 @@ func (p *farPeer) AwaitCut(ctx context.Context, id uint64) (*ps.CutState, error)
 	return reach(p, func(n *shard.Node) (*ps.CutState, error) { return n.AwaitCut(ctx, id) })
 }
 
-func (p *farPeer) WriteCut(ctx context.Context, id uint64, dir string, base uint64) (*snapshot.Part, error) {
+func (p *farPeer) WriteCut(ctx context.Context, id uint64, o ps.WriteOptions) (*snapshot.Part, error) {
 	if err := p.write.Load(); err != nil {
 		return nil, *err
 	}
-	return reach(p, func(n *shard.Node) (*snapshot.Part, error) { return n.WriteCut(ctx, id, dir, base) })
+	return reach(p, func(n *shard.Node) (*snapshot.Part, error) { return n.WriteCut(ctx, id, o) })
 }
 
 func (p *farPeer) EndCut(ctx context.Context, id, durable uint64) (time.Duration, error) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -127,20 +128,21 @@ func (c *Cluster) scale(ctx context.Context, addrs []string) (out ps.Scaled, err
 	}
 	out.Pause = time.Since(began)
 	c.dismiss()
+	c.prune(ctx)
 	return out, nil
 }
 
-// maxRounds bounds how many snapshots shards read ahead of a change of their number.
-const maxRounds = 8
-
 const (
-	// soonRound is how long a round takes, at most, after which the next one is the last: it will hardly take longer.
-	soonRound = time.Second
+	// maxRounds bounds how many snapshots shards read ahead of a change of their number before commits wait.
+	maxRounds = 12
+	// soonRound is how long a round takes, at most, after which commits wait for the next one: it will hardly take longer.
+	soonRound = 250 * time.Millisecond
 	// maxHolds bounds how often commits wait for a last round. One after which the hold may be over before the shards change is taken once more.
 	maxHolds = 3
 )
 
-// approach takes snapshots, and has each read by the shards that there will be, until one is taken and read soon, or little has changed between the last two. Commits wait for one more. It returns the
+// approach takes snapshots, and has each read by the shards that there will be, until one is taken and read soon, or they get no smaller. The longer one takes beside training, the more changes meanwhile, so
+// the next ones hurry, with all processors, until they get no smaller either. Commits wait for one more. It returns the
 // last one, which all of them hold then, but for those that have no room, and the cut behind which commits wait, if they do. The caller has the turn, and releases it.
 func (c *Cluster) approach(ctx context.Context, peers []ps.Peer, numShards int) (info ps.SnapshotInfo, behind held, err error) {
 	if err := c.prepare(ctx, peers, ps.PrepareOptions{Shards: numShards}); err != nil {
@@ -148,14 +150,15 @@ func (c *Cluster) approach(ctx context.Context, peers []ps.Peer, numShards int) 
 	}
 	o := ps.SnapshotOptions{IfChanged: true, Note: fmt.Sprintf("for %d shards, %d until then", numShards, len(c.peers()))}
 	written := int64(0)
+	hurry := false
 	var h *held
 	holds := 0
 	for round := 1; ; round++ {
 		last, began := info.ID, time.Now()
-		if info, err = c.takeNow(ctx, o, 0, h); err != nil || info.ID == last {
+		if info, err = c.takeNow(ctx, o, 0, h, hurry); err != nil || info.ID == last {
 			return info, behind, err
 		}
-		if err = c.prepare(ctx, peers, ps.PrepareOptions{Shards: numShards, Path: info.Path, ID: info.ID}); err != nil {
+		if err = c.prepare(ctx, peers, ps.PrepareOptions{Shards: numShards, Path: info.Path, ID: info.ID, Hurry: hurry}); err != nil {
 			return info, behind, err
 		}
 		before := written
@@ -163,8 +166,9 @@ func (c *Cluster) approach(ctx context.Context, peers []ps.Peer, numShards int) 
 			written = info.Rows() // they were all read
 		}
 		soon := c.opts.Hold > 0 && time.Since(began) <= soonRound
-		switch last := soon || round >= maxRounds || round > 1 && 2*written > before; {
-		case last && c.opts.Hold < 0:
+		settled := round > 1 && 2*written > before
+		switch last := soon || round >= maxRounds || settled && hurry; {
+		case (last || settled) && c.opts.Hold < 0:
 			return info, behind, c.Ready()
 		case h != nil:
 			if holds++; behind.lasts(c.opts.Hold) || holds == maxHolds {
@@ -173,7 +177,9 @@ func (c *Cluster) approach(ctx context.Context, peers []ps.Peer, numShards int) 
 			c.release(behind)
 			behind = held{}
 		case last:
-			h = &behind
+			h, hurry = &behind, true
+		case settled:
+			hurry, written = true, math.MaxInt64/2 // the next one has what changed while this one took its time
 		}
 	}
 }

@@ -145,7 +145,7 @@ func (p *peer) removes(o ps.LoadOptions) bool {
 
 // Prepare implements [ps.Peer].
 func (p *peer) Prepare(ctx context.Context, o ps.PrepareOptions) error {
-	_, err := call(ctx, &p.t, p.s.Prepare, &psv1.PrepareRequest{Shards: uint32(o.Shards), Path: o.Path, Id: o.ID})
+	_, err := call(ctx, &p.t, p.s.Prepare, &psv1.PrepareRequest{Shards: uint32(o.Shards), Path: o.Path, Id: o.ID, Hurry: o.Hurry})
 	return err
 }
 
@@ -170,8 +170,8 @@ func (p *peer) AwaitCut(ctx context.Context, id uint64) (*ps.CutState, error) {
 }
 
 // WriteCut implements [ps.Peer].
-func (p *peer) WriteCut(ctx context.Context, id uint64, dir string, base uint64) (*snapshot.Part, error) {
-	r, err := call(ctx, &p.t, p.s.WriteCut, &psv1.WriteCutRequest{Id: id, Dir: dir, Base: base})
+func (p *peer) WriteCut(ctx context.Context, id uint64, o ps.WriteOptions) (*snapshot.Part, error) {
+	r, err := call(ctx, &p.t, p.s.WriteCut, &psv1.WriteCutRequest{Id: id, Dir: o.Dir, Base: o.Base, Hurry: o.Hurry})
 	if err != nil {
 		return nil, err
 	}

@@ -127,7 +127,7 @@ func TestRightToCoordinate(t *testing.T) {
 		denied(t, token+" cut", p.BeginCut(t.Context(), 1, 1, nil, 0), "coordinate")
 		_, err := p.EndCut(t.Context(), ps.AnyCut, 0)
 		denied(t, token+" end of cuts", err, "coordinate")
-		_, err = p.WriteCut(t.Context(), 1, dir, 0)
+		_, err = p.WriteCut(t.Context(), 1, ps.WriteOptions{Dir: dir})
 		denied(t, token+" file", err, "coordinate")
 		if err := p.Entries(t.Context(), 0, []int64{onShard1()}, &table.Rows{}); err != nil {
 			t.Errorf("%s entries: %v", token, err)

@@ -29,7 +29,7 @@ func (s *shardService) Load(ctx context.Context, r *psv1.LoadRequest) (*psv1.Loa
 }
 
 func (s *shardService) Prepare(ctx context.Context, r *psv1.PrepareRequest) (*psv1.PrepareResponse, error) {
-	return &psv1.PrepareResponse{}, failed(s.n.Prepare(ctx, ps.PrepareOptions{Shards: int(r.Shards), Path: r.Path, ID: r.Id}))
+	return &psv1.PrepareResponse{}, failed(s.n.Prepare(ctx, ps.PrepareOptions{Shards: int(r.Shards), Path: r.Path, ID: r.Id, Hurry: r.Hurry}))
 }
 
 func (s *shardService) BeginCut(ctx context.Context, r *psv1.BeginCutRequest) (*psv1.BeginCutResponse, error) {
@@ -45,7 +45,7 @@ func (s *shardService) AwaitCut(ctx context.Context, r *psv1.AwaitCutRequest) (*
 }
 
 func (s *shardService) WriteCut(ctx context.Context, r *psv1.WriteCutRequest) (*psv1.WriteCutResponse, error) {
-	p, err := s.n.WriteCut(ctx, r.Id, r.Dir, r.Base)
+	p, err := s.n.WriteCut(ctx, r.Id, ps.WriteOptions{Dir: r.Dir, Base: r.Base, Hurry: r.Hurry})
 	if err != nil {
 		return nil, failed(err)
 	}

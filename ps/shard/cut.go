@@ -183,14 +183,14 @@ func (n *Node) bytes(cut *Cut) int64 {
 	return total
 }
 
-// WriteCut writes the shard's part of a snapshot into dir, which shard 0's process has made and every shard must see
-// under this name: all rows, or what has changed since the snapshot base, which is the one that [Node.AwaitCut] told of. While streams change the state it takes a small share of the processors, and all of them where nobody does (pace.go). Errors: [ps.ErrDisturbed], [ps.ErrNoSpace], [ps.ErrNoDir], [ps.ErrFull], [ps.ErrClosed], the context's.
-func (n *Node) WriteCut(ctx context.Context, id uint64, dir string, base uint64) (*snapshot.Part, error) {
+// WriteCut writes the shard's part of a snapshot into a folder that shard 0's process has made and every shard must see
+// under this name: all rows, or what has changed since the snapshot that [Node.AwaitCut] told of. While streams change the state it takes a small share of the processors, unless it is to hurry, and all of them where nobody does (pace.go). Errors: [ps.ErrDisturbed], [ps.ErrNoSpace], [ps.ErrNoDir], [ps.ErrFull], [ps.ErrClosed], the context's.
+func (n *Node) WriteCut(ctx context.Context, id uint64, o ps.WriteOptions) (*snapshot.Part, error) {
 	n.use.RLock()
 	defer n.use.RUnlock()
 	n.mu.RLock()
 	cut, closed, alone := n.taken, n.shard.closed, len(n.streams) == 0
-	if n.cut != id || base != 0 && (base != n.tracked || len(cut.Changed) != len(cut.Tables)) {
+	if n.cut != id || o.Base != 0 && (o.Base != n.tracked || len(cut.Changed) != len(cut.Tables)) {
 		cut = nil
 	}
 	n.mu.RUnlock()
@@ -200,24 +200,27 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, dir string, base uint64)
 	case cut == nil:
 		return nil, ps.ErrDisturbed
 	}
-	if mine := filepath.Clean(n.opts.Dir); filepath.Dir(dir) != mine { // its log would look for the snapshot there
+	if mine := filepath.Clean(n.opts.Dir); filepath.Dir(o.Dir) != mine { // its log would look for the snapshot there
 		return nil, fmt.Errorf("ps: shard %d of %d keeps its snapshots in %s, shard 0 in %s; start all shards with the same dir: %w",
-			n.opts.Index, n.numShards(), mine, filepath.Dir(dir), ps.ErrNoDir)
+			n.opts.Index, n.numShards(), mine, filepath.Dir(o.Dir), ps.ErrNoDir)
 	}
-	if begun, err := snapshot.Begun(n.opts.FS, dir); err != nil || !begun {
+	if begun, err := snapshot.Begun(n.opts.FS, o.Dir); err != nil || !begun {
 		return nil, fmt.Errorf("ps: shard %d of %d does not see the folder %s that shard 0 has made; snapshots need a folder that all shards see under one name: %w",
-			n.opts.Index, n.numShards(), dir, ps.ErrNoDir)
+			n.opts.Index, n.numShards(), o.Dir, ps.ErrNoDir)
 	}
 	pace := newPace(ctx, n.opts.Writers, alone, n.calls.Load)
+	if o.Hurry {
+		pace.hurry()
+	}
 	w := snapshot.NewPart(snapshot.PartOptions{
-		FS: n.opts.FS, Dir: dir, Layout: n.opts.Layout, Shard: n.opts.Index, Need: n.bytes(cut) + waitingBytes(cut), Pause: pace.pause, Threads: pace.threads,
+		FS: n.opts.FS, Dir: o.Dir, Layout: n.opts.Layout, Shard: n.opts.Index, Need: n.bytes(cut) + waitingBytes(cut), Pause: pace.pause, Threads: pace.threads,
 	})
 	for t, tc := range cut.Tables {
 		next := func(dst *table.Rows, limit int) bool {
 			return ctx.Err() == nil && tc.Next(n.mu.RLocker(), dst, limit)
 		}
 		var err error
-		if base == 0 {
+		if o.Base == 0 {
 			err = w.Rows(t, next)
 		} else {
 			n.mu.Lock() // updates ask whether a row is to be kept

@@ -35,8 +35,9 @@ type pace struct {
 	now   func() time.Time
 	sleep func(context.Context, time.Duration)
 	// factor is how long to wait for a piece of work, of its length; most is how many threads a writer may have at all.
-	factor float64
-	most   int
+	factor  float64
+	most    int
+	hurries bool
 
 	mu                 sync.Mutex
 	since, active      time.Time // when the work continued, and when the last change was seen; a zero active: never
@@ -58,6 +59,9 @@ func newPace(ctx context.Context, writers int, alone bool, calls func() uint64) 
 	return p
 }
 
+// hurry lets the writer have all processors, and wait for nobody, also while clients change the state.
+func (p *pace) hurry() { p.hurries = true }
+
 // Pause returns a function that makes other work on snapshots as slow as that of the node's writer. It is called
 // without a lock about once a millisecond.
 func (n *Node) Pause(ctx context.Context) func() {
@@ -68,7 +72,7 @@ func (n *Node) Pause(ctx context.Context) func() {
 func (p *pace) threads() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.silent(p.now()) > paceAlone {
+	if p.hurries || p.silent(p.now()) > paceAlone {
 		return p.most
 	}
 	return 1
@@ -85,6 +89,9 @@ func (p *pace) silent(now time.Time) time.Duration {
 // pause waits if it is time to.
 func (p *pace) pause() {
 	runtime.Gosched() // streams go first: a push waits for every shard, and the scheduler's own turns are 10 ms
+	if p.hurries {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()

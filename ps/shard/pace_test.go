@@ -77,7 +77,7 @@ func TestPaceEnds(t *testing.T) {
 }
 
 // TestPaceThreads: a writer has all processors that its process's writers share where nobody has changed anything for long, or can, and one
-// as soon as somebody does.
+// as soon as somebody does, unless it hurries: then it waits for nobody, either.
 func TestPaceThreads(t *testing.T) {
 	t.Parallel()
 	all := runtime.GOMAXPROCS(0)
@@ -115,5 +115,15 @@ func TestPaceThreads(t *testing.T) {
 	}
 	if n := begin(1, false).threads(); n != 1 {
 		t.Errorf("streams are open: %d threads", n)
+	}
+	p = begin(1, false)
+	p.hurry()
+	for range 200 {
+		calls++
+		p.pause() // which does not wait
+		now = now.Add(time.Millisecond)
+	}
+	if n := p.threads(); n != all {
+		t.Errorf("a writer that hurries has %d threads of %d", n, all)
 	}
 }

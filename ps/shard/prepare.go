@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 
 	"github.com/monolith-go/monolith/ps"
 )
@@ -147,7 +148,11 @@ func (n *Node) readAhead(ctx context.Context, had *ahead, o ps.PrepareOptions) e
 	if had.shard == nil {
 		had.in = n.expect(o.Shards)
 	}
-	from, err := n.open(ctx, o.Path, o.Shards, had.id, 1, had.in)
+	threads := 1
+	if o.Hurry {
+		threads = max(runtime.GOMAXPROCS(0)/max(n.opts.Writers, 1), 1)
+	}
+	from, err := n.open(ctx, o.Path, o.Shards, had.id, threads, had.in)
 	if err != nil {
 		return err
 	}

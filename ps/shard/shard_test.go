@@ -547,11 +547,11 @@ func TestWriteCutWaitsForTheLog(t *testing.T) {
 	fs.await(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := n.WriteCut(ctx, 5, w.Dir(), 0); err == nil {
+	if _, err := n.WriteCut(ctx, 5, ps.WriteOptions{Dir: w.Dir()}); err == nil {
 		t.Error("the part of a snapshot is there, and its border in the log is not")
 	}
 	open()
-	if _, err := n.WriteCut(t.Context(), 5, w.Dir(), 0); err != nil && !strings.Contains(err.Error(), "exist") {
+	if _, err := n.WriteCut(t.Context(), 5, ps.WriteOptions{Dir: w.Dir()}); err != nil && !strings.Contains(err.Error(), "exist") {
 		t.Error(err)
 	}
 }

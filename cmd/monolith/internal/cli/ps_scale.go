@@ -22,7 +22,7 @@ func (a *App) scaleCommand(out *outcome) *cobra.Command {
 		Long: `Make the shards of a running job those of a list of addresses, while its workers continue. The list is the job's ps.addresses, or --to.
 
 Shards are added and removed at the end of the list; shard 0 stays. Start those that are added first, with the new list: monolith ps JOB.yaml --shard N. Then this
-command asks shard 0, which takes snapshots while training continues until one is soon written or they get no smaller. Shards that are added read what they will have, those that stay what they gain. While there is a last one
+command asks shard 0, which takes snapshots while training continues, with all processors in the end, until one is soon written or they get no smaller. Shards that are added read what they will have, those that stay what they gain. While there is a last one
 pushes wait, for a minute at most, and look-ups do not; then all shards go over to it. How long workers wait does not go by the number of rows. Nothing is lost or counted twice, and the result is that of a job which always had that many shards. It says how long
 they waited, and how many examples are trained again because the last snapshot took longer. Shards that were removed are empty and refuse everybody: end their processes then.
 

@@ -424,9 +424,11 @@ func (*LoadResponse) Descriptor() ([]byte, []int) {
 type PrepareRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many shards there will be; 0: what was prepared is given up.
-	Shards        uint32 `protobuf:"varint,1,opt,name=shards,proto3" json:"shards,omitempty"`
-	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
-	Id            uint64 `protobuf:"varint,3,opt,name=id,proto3" json:"id,omitempty"`
+	Shards uint32 `protobuf:"varint,1,opt,name=shards,proto3" json:"shards,omitempty"`
+	Path   string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Id     uint64 `protobuf:"varint,3,opt,name=id,proto3" json:"id,omitempty"`
+	// All processors may be used.
+	Hurry         bool `protobuf:"varint,4,opt,name=hurry,proto3" json:"hurry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -480,6 +482,13 @@ func (x *PrepareRequest) GetId() uint64 {
 		return x.Id
 	}
 	return 0
+}
+
+func (x *PrepareRequest) GetHurry() bool {
+	if x != nil {
+		return x.Hurry
+	}
+	return false
 }
 
 type PrepareResponse struct {
@@ -741,7 +750,9 @@ type WriteCutRequest struct {
 	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	Dir   string                 `protobuf:"bytes,2,opt,name=dir,proto3" json:"dir,omitempty"`
 	// The snapshot of which only the changes are to be written; 0: everything is.
-	Base          uint64 `protobuf:"varint,3,opt,name=base,proto3" json:"base,omitempty"`
+	Base uint64 `protobuf:"varint,3,opt,name=base,proto3" json:"base,omitempty"`
+	// All processors may be used.
+	Hurry         bool `protobuf:"varint,4,opt,name=hurry,proto3" json:"hurry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -795,6 +806,13 @@ func (x *WriteCutRequest) GetBase() uint64 {
 		return x.Base
 	}
 	return 0
+}
+
+func (x *WriteCutRequest) GetHurry() bool {
+	if x != nil {
+		return x.Hurry
+	}
+	return false
 }
 
 type File struct {
@@ -4275,11 +4293,12 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x04path\x18\x03 \x01(\tR\x04path\x12\x0e\n" +
 	"\x02id\x18\x04 \x01(\x04R\x02id\x12\x16\n" +
 	"\x06shards\x18\x05 \x01(\rR\x06shards\"\x0e\n" +
-	"\fLoadResponse\"L\n" +
+	"\fLoadResponse\"b\n" +
 	"\x0ePrepareRequest\x12\x16\n" +
 	"\x06shards\x18\x01 \x01(\rR\x06shards\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x0e\n" +
-	"\x02id\x18\x03 \x01(\x04R\x02id\"\x11\n" +
+	"\x02id\x18\x03 \x01(\x04R\x02id\x12\x14\n" +
+	"\x05hurry\x18\x04 \x01(\bR\x05hurry\"\x11\n" +
 	"\x0fPrepareResponse\"x\n" +
 	"\x0fBeginCutRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
@@ -4295,11 +4314,12 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x12\n" +
 	"\x04base\x18\x03 \x01(\x04R\x04base\x12\x1d\n" +
 	"\n" +
-	"base_bytes\x18\x04 \x01(\x03R\tbaseBytes\"G\n" +
+	"base_bytes\x18\x04 \x01(\x03R\tbaseBytes\"]\n" +
 	"\x0fWriteCutRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x10\n" +
 	"\x03dir\x18\x02 \x01(\tR\x03dir\x12\x12\n" +
-	"\x04base\x18\x03 \x01(\x04R\x04base\"\xb2\x01\n" +
+	"\x04base\x18\x03 \x01(\x04R\x04base\x12\x14\n" +
+	"\x05hurry\x18\x04 \x01(\bR\x05hurry\"\xb2\x01\n" +
 	"\x04File\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05table\x18\x02 \x01(\x05R\x05table\x12\x14\n" +
