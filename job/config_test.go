@@ -17,6 +17,7 @@ import (
 	"github.com/monolith-go/monolith/internal/tfrecord"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/job/components"
+	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -64,9 +65,17 @@ func TestDesignExample(t *testing.T) {
 	if got := time.Duration(c.Snapshot.Every); got != 5*time.Minute {
 		t.Errorf("snapshot.every is %v", got)
 	}
-	op, number, ok := c.Parse.Label.Op()
+	op, number, _, ok := c.Parse.Label.Op()
 	if op != ">=" || number != 4 || !ok {
 		t.Errorf("label is %q %v %v", op, number, ok)
+	}
+	for positive, want := range map[string]string{
+		"== 1e0": `== 1 "" true`, " !=  not  yet ": `!= 0 "not  yet" true`, "==430_1": `== 0 "430_1" true`, "> x": ` 0 "" false`, "== nan": ` 0 "" false`, "==": ` 0 "" false`, "!= 1e999": ` 0 "" false`,
+	} {
+		op, x, text, ok := spec.Label{Positive: positive}.Op()
+		if got := fmt.Sprintf("%s %g %q %t", op, x, text, ok); got != want {
+			t.Errorf("%q is %s, want %s", positive, got, want)
+		}
 	}
 	if diff := cmp.Diff([]int{400, 400, 400}, c.Model.Value().(*components.DeepFM).Hidden); diff != "" {
 		t.Error(diff)
@@ -286,7 +295,9 @@ func TestFaults(t *testing.T) {
 		{"repeated feature", edit("name: genres", "name: user"), nil, []string{`job.yaml:10:14: parse.features[1].name: is "user", which feature 0 is called already`}},
 		{"slot missing", edit("{name: user, slot: 1}", "{name: user}"), nil, []string{"job.yaml:9:7: parse.features[0].slot: is missing; other features name theirs"}},
 		{"slot too large", edit("slot: 7", "slot: 32768"), nil, []string{"job.yaml:10:28: parse.features[1].slot: is 32768, must be at most 32767"}},
-		{"label form", edit(">= 4", "=> 4"), nil, []string{`job.yaml:12:35: parse.label.positive: is "=> 4", not an operator and a number such as ">= 4"`}},
+		{"label form", edit(">= 4", "=> 4"), nil, []string{`job.yaml:12:35: parse.label.positive: is "=> 4", not an operator and a number such as ">= 4", nor a text that is compared, as in "== yes"`}},
+		{"label text", edit(">= 4", ">= yes"), nil, []string{`job.yaml:12:35: parse.label.positive: is ">= yes", not an operator and a number such as ">= 4", nor a text that is compared, as in "== yes"`}},
+		{"label infinity", edit(">= 4", "== inf"), nil, []string{`job.yaml:12:35: parse.label.positive: is "== inf", not an operator and a number such as ">= 4", nor a text that is compared, as in "== yes"`}},
 		{"format of source", edit("format: tf_example", "format: columns"), nil, []string{`job.yaml:7:11: parse.format: is "columns", but records of a kafka source are one of tf_example, libfm, csv, tsv, jsonl`}},
 		{"broker", edit("localhost:9092", "localhost"), nil, []string{`job.yaml:5:28: source.kafka.brokers[0]: is "localhost", not host:port`}},
 		{"epochs of a stream", edit("seed: 7", "epochs: 3"), nil, []string{"job.yaml:4:9: epochs: is 3, but the source never ends"}},

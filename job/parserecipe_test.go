@@ -134,3 +134,58 @@ func compact(t *testing.T, b []byte) string {
 	}
 	return v.String()
 }
+
+// TestLabelOfText trains on labels that are words, whose comparison a snapshot knows, as it does that of a number.
+func TestLabelOfText(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var csv strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&csv, "%d,%s,%t\n", i%5, []string{"not yet", "yes"}[i%2], i%2 == 1)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "a.csv"), []byte(csv.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	load := func(run, label string) *job.Config {
+		t.Helper()
+		c, err := job.Decode(fmt.Appendf(nil, `
+version: 1
+name: words
+dir: %q
+deterministic: true
+source: {text: {files: [%q]}}
+parse: {format: csv, columns: [item, word, truth], features: [{name: item, slot: 1}], label: %s}
+model: {lr: {}}
+train: {batch: 50}
+snapshot: {every: 0s}
+`, filepath.Join(dir, run), filepath.Join(dir, "a.csv"), label), "words.yaml", job.LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	digests := map[string]bool{}
+	for i, label := range []string{`{name: word, positive: "== yes"}`, `{name: word, positive: "!= not yet"}`, "truth"} {
+		r, err := job.Run(t.Context(), load(fmt.Sprint(i), label), job.RunOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := job.InspectSnapshot(t.Context(), r.Snapshot)
+		if err != nil {
+			t.Fatal(err)
+		}
+		digests[info.Digest] = true
+		if r.Examples != 200 {
+			t.Errorf("%s: %d examples", label, r.Examples)
+		}
+	}
+	if len(digests) != 1 {
+		t.Errorf("the same labels give %d models", len(digests))
+	}
+	if _, err := job.Run(t.Context(), load("0", `{name: word, positive: " ==  yes "}`), job.RunOptions{}); err != nil {
+		t.Errorf("written in another way: %v", err)
+	}
+	if _, err := job.Run(t.Context(), load("0", `{name: word, positive: "== not yet"}`), job.RunOptions{}); err == nil || !strings.Contains(err.Error(), `positive was "== yes", is "== not yet"`) {
+		t.Errorf("another comparison: %v", err)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/monolith-go/monolith/internal/decimal"
 	"github.com/monolith-go/monolith/internal/example"
 )
 
@@ -124,13 +125,13 @@ func isLibFM(r []byte) bool {
 	if len(parts) < 2 {
 		return false
 	}
-	if _, err := strconv.ParseFloat(parts[0], 64); err != nil {
+	if _, err := decimal.Parse(parts[0], 64); err != nil {
 		return false
 	}
 	for _, p := range parts[1:] {
 		index, value, ok := strings.Cut(p, ":")
 		_, err := strconv.ParseUint(index, 10, 64)
-		if _, err2 := strconv.ParseFloat(value, 64); !ok || err != nil || err2 != nil {
+		if _, err2 := decimal.Parse(value, 64); !ok || err != nil || err2 != nil {
 			return false
 		}
 	}
@@ -171,7 +172,7 @@ func Header(format string, first []byte, rest [][]byte) bool {
 }
 
 func isNumber(s string) bool {
-	_, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+	_, err := decimal.Parse(strings.TrimSpace(s), 64)
 	return err == nil
 }
 

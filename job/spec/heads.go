@@ -65,9 +65,9 @@ type Head struct {
 // Mask describes which rows have a label. Short form: the column alone. Rows without the label never have it.
 type Mask struct {
 	// Column holds a number, or true and false: where it is 0 or missing a row has no label, whatever the label's column
-	// holds. Empty: only rows without a label have none.
+	// holds. It may hold text that Positive compares. Empty: only rows without a label have none.
 	Column string `yaml:"column" short:"true" default:""`
-	// Positive is what the number must be for a row to have a label, as in ">= 1". Empty: not 0.
+	// Positive is what the number or text must be for a row to have a label, as in ">= 1" or "== yes". Empty: not 0.
 	Positive string `yaml:"positive" default:""`
 }
 
@@ -356,8 +356,8 @@ func (v *validator) label(l *Label, path string, known []string) {
 }
 
 func (v *validator) positive(text, path string) {
-	if _, _, ok := (Label{Positive: text}).Op(); text != "" && !ok {
-		v.fault(path, `is %q, not an operator and a number such as ">= 4"`, text)
+	if _, _, _, ok := (Label{Positive: text}).Op(); text != "" && !ok {
+		v.fault(path, `is %q, not an operator and a number such as ">= 4", nor a text that is compared, as in "== yes"`, text)
 	}
 }
 

@@ -121,8 +121,8 @@ type Label struct {
 	Name string `yaml:"name" short:"true" default:""`
 	// Column is where it is in the record. Default: the name.
 	Column string `yaml:"column"`
-	// Positive turns the number into a click: an operator (>, >=, <, <=, ==, !=) and a number, as in ">= 4". Empty: the
-	// number itself, which for cross entropy must be from 0 to 1 (libfm: or -1).
+	// Positive says what is a click: an operator (>, >=, <, <=, ==, !=) and a number, as in ">= 4", or == or != and a text, as in
+	// "== yes", blanks around which do not count. Empty: the number itself, which for cross entropy must be from 0 to 1 (libfm: or -1); true and false, also True and False or TRUE and FALSE, are 1 and 0.
 	Positive string `yaml:"positive" default:""`
 }
 

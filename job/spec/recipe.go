@@ -146,7 +146,9 @@ func (c *Config) Recipe() Recipe {
 
 // canonical writes a label's settings in one way.
 func canonical(l Label) Label {
-	if op, x, ok := l.Op(); ok {
+	if op, x, text, ok := l.Op(); ok && text != "" {
+		l.Positive = op + " " + text
+	} else if ok {
 		l.Positive = op + " " + strconv.FormatFloat(x, 'g', -1, 64)
 	}
 	if l.Column == l.Name {

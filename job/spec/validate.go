@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/monolith-go/monolith/internal/conf"
+	"github.com/monolith-go/monolith/internal/decimal"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/internal/secure"
@@ -183,19 +185,23 @@ func validPort(s string) bool {
 	return err == nil && n >= 0 && n <= 65535
 }
 
-var positiveForm = regexp.MustCompile(`^\s*(>=|<=|==|!=|>|<)\s*(\S+)\s*$`)
+var positiveForm = regexp.MustCompile(`^\s*(>=|<=|==|!=|>|<)\s*(\S|\S.*\S)\s*$`)
 
-// Op splits the label's positive form into operator and number; ok is false when it is empty or malformed.
-func (l Label) Op() (op string, number float64, ok bool) {
+// Op splits the label's positive form into an operator and a number, or the operator == or != and a text that is none; ok is false when it
+// is empty or malformed.
+func (l Label) Op() (op string, number float64, text string, ok bool) {
 	m := positiveForm.FindStringSubmatch(l.Positive)
 	if m == nil {
-		return "", 0, false
+		return "", 0, "", false
 	}
-	x, err := strconv.ParseFloat(m[2], 64)
-	if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
-		return "", 0, false
+	x, err := decimal.Parse(m[2], 64)
+	switch {
+	case errors.Is(err, strconv.ErrSyntax) && (m[1] == "==" || m[1] == "!="):
+		return m[1], 0, m[2], true
+	case err != nil || math.IsNaN(x) || math.IsInf(x, 0):
+		return "", 0, "", false
 	}
-	return m[1], x, true
+	return m[1], x, "", true
 }
 
 // parse checks how records are parsed and returns the columns known before any data is read; nil: not known.

@@ -184,7 +184,7 @@ func (x *extractor) addWeight(r record) error {
 	if x.p.weight < 0 {
 		return nil
 	}
-	w, ok, err := x.number(r, x.p.weight, reasonWeight)
+	w, ok, err := x.number(r, x.p.weight, condition{}, reasonWeight)
 	if err != nil {
 		return err
 	}
@@ -245,8 +245,8 @@ func (x *extractor) joinIn(i int) error {
 	return nil
 }
 
-// number reads the one finite number of a column. ok is false when the column is missing.
-func (x *extractor) number(r record, col int, reason string) (y float32, ok bool, err error) {
+// number reads the one finite number of a column, or of its text what c makes of it. ok is false when the column is missing.
+func (x *extractor) number(r record, col int, c condition, reason string) (y float32, ok bool, err error) {
 	if err := r.get(col, &x.v); err != nil {
 		return 0, false, err
 	}
@@ -257,20 +257,27 @@ func (x *extractor) number(r record, col int, reason string) (y float32, ok bool
 	if n != 1 {
 		return 0, false, bad(reason, "column %q has %d values, not 1", x.p.columns[col], n)
 	}
-	y, err = x.numberAt(col, 0, reason)
+	y, err = x.numberAt(col, 0, c, reason)
 	return y, err == nil, err
 }
 
-// numberAt is the finite number at an index of the current values, which column col holds.
-func (x *extractor) numberAt(col, at int, reason string) (y float32, err error) {
+// numberAt is the finite number at an index of the current values, which column col holds, or what a comparison with a text makes of a
+// text there.
+func (x *extractor) numberAt(col, at int, c condition, reason string) (y float32, err error) {
 	name := x.p.columns[col]
+	if c.text != nil {
+		if x.v.kind != texts {
+			return 0, bad(reason, "column %q has %s, and is compared with the text %q", name, x.v.kind, c.text)
+		}
+		return c.applyText(x.v.texts[at]), nil
+	}
 	switch x.v.kind {
 	case ints:
 		y = float32(x.v.ints[at])
 	case texts:
 		var ok bool
-		if y, ok = parseFloat(x.v.texts[at]); !ok {
-			return 0, bad(reason, "column %q is %q, not a number", name, x.v.texts[at])
+		if y, ok = parseNumber(x.v.texts[at]); !ok {
+			return 0, bad(reason, "column %q is %q, not a number, nor true or false%s", name, x.v.texts[at], mayCompare(reason))
 		}
 	default:
 		y = x.v.floats[at]
@@ -279,6 +286,14 @@ func (x *extractor) numberAt(col, at int, reason string) (y float32, err error) 
 		return 0, bad(reason, "column %q is %g", name, y)
 	}
 	return y, nil
+}
+
+// mayCompare says what a label or mask of text needs.
+func mayCompare(reason string) string {
+	if reason == reasonWeight {
+		return ""
+	}
+	return `; to compare text, say so: positive: "== yes"`
 }
 
 // identify appends the line id.

@@ -287,7 +287,7 @@ func (f *feature) addDense(o *output, v *values) error {
 			if len(t) == 0 {
 				continue
 			}
-			x, ok := parseFloat(t)
+			x, ok := parseNumber(t)
 			if f.typ == Int {
 				_, ok = parseInt(t)
 			}

@@ -54,6 +54,9 @@ func (c *compiler) addLabel(o *Label) {
 	default:
 		c.fault("%s has no column", l.what)
 	}
+	if c.Format == LibFM && l.positive.text != nil {
+		c.fault("%s: positive compares text, but libfm has numbers", l.what)
+	}
 	l.signs = c.Format == LibFM && column == libfmLabel && o.Positive == "" && l.unit()
 	switch {
 	case o.Width < 0:
@@ -113,13 +116,16 @@ func (x *extractor) hasLabel(r record, l *label) (bool, error) {
 	if l.mask < 0 {
 		return true, nil
 	}
-	v, ok, err := x.number(r, l.mask, reasonMask)
-	return ok && l.masked.apply(v) != 0, err
+	v, ok, err := x.number(r, l.mask, l.masked, reasonMask)
+	if l.masked.text == nil {
+		v = l.masked.apply(v)
+	}
+	return ok && v != 0, err
 }
 
 // oneLabel appends the number of a label; has is false when it is missing.
 func (x *extractor) oneLabel(r record, l *label, c *denseColumn) (has bool, err error) {
-	y, has, err := x.number(r, l.col, reasonLabel)
+	y, has, err := x.number(r, l.col, l.positive, reasonLabel)
 	if err != nil || !has {
 		return false, err
 	}
@@ -152,7 +158,7 @@ func (x *extractor) manyLabels(r record, l *label, c *denseColumn) (has bool, er
 		return false, bad(reasonLabel, "column %q has %d values, not %d", x.p.columns[l.col], n, l.width)
 	}
 	for at := range n {
-		y, err := x.numberAt(l.col, at, reasonLabel)
+		y, err := x.numberAt(l.col, at, l.positive, reasonLabel)
 		if err == nil {
 			y, err = x.accepted(l, y)
 		}
@@ -169,7 +175,7 @@ func (l *label) of(v float32) (y float32, ok bool) {
 	if l.signs && (v == -1 || v == 0) { // -0 too
 		v = 0
 	}
-	if l.positive.op != "" {
+	if l.positive.op != "" && l.positive.text == nil {
 		if !finite(v) { // a condition would make a label of it
 			return v, false
 		}

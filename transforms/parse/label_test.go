@@ -212,7 +212,7 @@ func TestWideLabels(t *testing.T) {
 		},
 		[]string{
 			`src/part-0 position 30: bad label: column "at" has 1 values, not 2 "{\"user\":1,\"at\":[1]}"`,
-			`src/part-0 position 40: bad label: column "at" is "x", not a number "{\"user\":1,\"at\":\"1|x\"}"`,
+			`src/part-0 position 40: bad label: column "at" is "x", not a number, nor true or false; to compare text, say so: positive: "== yes" "{\"user\":1,\"at\":\"1|x\"}"`,
 		})
 }
 
@@ -227,8 +227,50 @@ func TestWholeLabels(t *testing.T) {
 		[]string{"user=[1:1] __label_class__=3 __mask_class__=true __position__=10", "user=[1:1] __label_class__=0 __mask_class__=false __position__=30", "user=[1:1] __label_class__=0 __mask_class__=false __position__=40"},
 		[]string{
 			`src/part-0 position 10: bad label: label "class": column "class" is 1.5; its loss takes 0 to 3, whole "1,1.5,1"`,
-			`src/part-0 position 40: bad mask: column "ok" is "no", not a number "1,1,no"`,
+			`src/part-0 position 40: bad mask: column "ok" is "no", not a number, nor true or false; to compare text, say so: positive: "== yes" "1,1,no"`,
 		})
+}
+
+// TestTextLabels parses labels and masks that are words.
+func TestTextLabels(t *testing.T) {
+	t.Parallel()
+	opts := parse.Options{
+		Format: parse.CSV, Columns: []string{"user", "bought", "shown"}, Features: []parse.Feature{{Name: "user", Slot: 1}},
+		Labels: []parse.Label{{Column: "bought"}},
+	}
+	words := lines("1,true,\n1,False,\n1,TRUE,\n1, 1,\n1,yes,\n1,,\n1,t,")
+	check(t, parseRecords(t, opts, "", words...),
+		[]string{"user=[1:1] __label__=1 __position__=10", "user=[1:1] __label__=0 __position__=20", "user=[1:1] __label__=1 __position__=30", "user=[1:1] __label__=1 __position__=40"},
+		[]string{
+			`src/part-0 position 40: bad label: column "bought" is "yes", not a number, nor true or false; to compare text, say so: positive: "== yes" "1,yes,"`,
+			`src/part-0 position 50: no label: column "bought" "1,,"`,
+			`src/part-0 position 60: bad label: column "bought" is "t", not a number, nor true or false; to compare text, say so: positive: "== yes" "1,t,"`,
+		})
+	opts.Labels = []parse.Label{{Column: "bought", Positive: "!= not yet", Mask: "shown", MaskPositive: "== top"}}
+	check(t, parseRecords(t, opts, "", lines("1,not yet,top\n1, yes ,top\n1,430_1,top\n1,,top\n1,yes,below\n1,yes,")...),
+		[]string{
+			"user=[1:1] __label__=0 __mask__=true __position__=10", "user=[1:1] __label__=1 __mask__=true __position__=20", "user=[1:1] __label__=1 __mask__=true __position__=30",
+			"user=[1:1] __label__=0 __mask__=false __position__=40", "user=[1:1] __label__=0 __mask__=false __position__=50", "user=[1:1] __label__=0 __mask__=false __position__=60",
+		}, nil)
+	opts.Format, opts.Columns = parse.JSONL, nil
+	opts.Labels = []parse.Label{{Column: "bought", Positive: "== yes"}}
+	check(t, parseRecords(t, opts, "", lines(`{"user": 1, "bought": "yes"}`+"\n"+`{"user": 1, "bought": 1}`)...),
+		[]string{"user=[1:1] __label__=1 __position__=10"},
+		[]string{`src/part-0 position 10: bad label: column "bought" has integers, and is compared with the text "yes" "{\"user\": 1, \"bought\": 1}"`})
+	opts.Labels[0].Width, opts.Labels[0].Accepts = 2, anyNumber
+	check(t, parseRecords(t, opts, "", lines(`{"user": 1, "bought": ["no", "yes"]}`)...), []string{"user=[1:1] __label__=[0 1] __position__=10"}, nil)
+}
+
+// TestTextLabelsOfColumns: a column of numbers is no label where a text is compared.
+func TestTextLabelsOfColumns(t *testing.T) {
+	t.Parallel()
+	opts := parse.Options{Features: []parse.Feature{{Name: "user", Slot: 1}}, Labels: []parse.Label{{Column: "user", Positive: "== 7th"}}}
+	if got := parseColumn(t, opts, arrow.BinaryTypes.String, `"7th"`); len(got.rows) != 1 || !strings.Contains(got.rows[0], "__label__=1") {
+		t.Errorf("text: %q, %q", got.rows, got.bad)
+	}
+	if got := parseColumn(t, opts, arrow.PrimitiveTypes.Int64, "1"); len(got.rows) > 0 || len(got.bad) != 1 || !strings.Contains(got.bad[0], `has integers, and is compared with the text "7th"`) {
+		t.Errorf("numbers: %q, %q", got.rows, got.bad)
+	}
 }
 
 func TestLabelFaults(t *testing.T) {
@@ -252,6 +294,7 @@ func TestLabelFaults(t *testing.T) {
 		`key "usr": there is no column "usr", did you mean "user"?`:       key,
 		`key "user" occurs twice`:                                         key,
 		`a key has no name`:                                               key,
+		`label "x": positive compares text, but libfm has numbers`:        {Format: parse.LibFM, Fields: []string{"user"}, Features: base().Features, Labels: []parse.Label{{Name: "x", Positive: "== yes"}}},
 		`label: positive is "> 1", but there is no column`:                base(parse.Label{Positive: "> 1"}),
 	} {
 		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), want) {

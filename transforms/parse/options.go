@@ -165,17 +165,17 @@ type Label struct {
 	Width int
 	// Split cuts text into Width numbers: "|".
 	Split string
-	// Positive turns a number into 1 or 0: an operator (>=, >, <=, <, ==, !=) and a number, compared as float32. Empty:
-	// the number is the label; in libfm, for a label that accepts 0 to 1, -1 becomes 0.
+	// Positive makes 1 or 0: of a number by an operator (>=, >, <=, <, ==, !=) and a number, compared as float32, of text by == or
+	// != and a text, blanks around which do not count. Empty: the number is the label, true and false being 1 and 0; in libfm, for a label that accepts 0 to 1, -1 becomes 0.
 	Positive string
 	// Accepts is the range of labels that the head's loss accepts; the zero value means 0 to 1.
 	Accepts loss.Range
 	// Optional makes rows without this label good ones: [pipeline.MaskColumn] of Name is then false there, and the label 0.
 	Optional bool
-	// Mask is a column with a number, true or false: where it is 0 or missing, a row has no label, whatever Column holds. It
+	// Mask is a column with a number, true or false, or what MaskPositive compares: where it is 0 or missing, a row has no label, whatever Column holds. It
 	// makes the label Optional. Empty: none.
 	Mask string
-	// MaskPositive is what Mask's number must be for a row to have a label, as Positive is written. Empty: not 0.
+	// MaskPositive is what Mask's number or text must be for a row to have a label, as Positive is written. Empty: not 0.
 	MaskPositive string
 }
 

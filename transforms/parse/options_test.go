@@ -199,7 +199,7 @@ func TestCondition(t *testing.T) {
 			t.Errorf("%q gives %v, %v", tc.s, got, err)
 		}
 	}
-	for _, s := range []string{"4", "= 4", ">=", ">= x", "> nan", "< inf", "=> 4"} {
+	for _, s := range []string{"4", "= 4", ">=", ">= x", "> nan", "< inf", "=> 4", "==", "== nan", "!= -inf", "yes"} {
 		if _, err := parse.Condition(s); err == nil {
 			t.Errorf("%q is accepted", s)
 		}
@@ -220,6 +220,9 @@ func TestNumbersAgainstStrconv(t *testing.T) {
 		}
 		f, ok := parse.ParseFloat([]byte(s))
 		wantF, err := strconv.ParseFloat(s, 32)
+		if strings.ContainsAny(s, "_x") { // literals of Go, and text in data
+			err = strconv.ErrSyntax
+		}
 		if ok != (err == nil) || ok && math.Float32bits(f) != math.Float32bits(float32(wantF)) {
 			t.Errorf("float %q is %g, %v", s, f, ok)
 		}

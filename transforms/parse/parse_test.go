@@ -233,7 +233,7 @@ func TestCSV(t *testing.T) {
 		`not finite: feature "fare" is NaN`, `wrong length: feature "at" has 3 values, not 2`,
 		"malformed csv: field 4 has a quote or a line end outside of quotes", "malformed csv: field 4 continues after its closing quote",
 		"malformed csv: field 4 has no closing quote", "malformed csv: field 4 has a quote or a line end outside of quotes",
-		`no label: column "y"`, `bad label: column "y" is "yes", not a number`,
+		`no label: column "y"`, `bad label: column "y" is "yes", not a number, nor true or false; to compare text, say so: positive: "== yes"`,
 	} {
 		bad = append(bad, fmt.Sprintf("src/part-0 position %d: %s %q", 40+10*i, reason, records[4+i]))
 	}

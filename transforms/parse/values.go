@@ -1,7 +1,10 @@
 package parse
 
 import (
+	"bytes"
 	"strconv"
+
+	"github.com/monolith-go/monolith/internal/decimal"
 )
 
 // valueKind says which of the slices of values count.
@@ -114,7 +117,7 @@ func autoInt(b []byte) (x int64, is, fits bool) {
 	return x, true, fits
 }
 
-// parseFloat reads a number as strconv does. Infinities and NaN parse; who needs a finite number checks with [finite].
+// parseFloat reads a decimal number. Infinities and NaN parse; who needs a finite number checks with [finite].
 func parseFloat(b []byte) (float32, bool) {
 	// Short integers are the usual case, and exact up to 2^24.
 	if n := len(b); n > 0 && n <= 7 {
@@ -131,8 +134,23 @@ func parseFloat(b []byte) (float32, bool) {
 			return float32(v), true
 		}
 	}
-	v, err := strconv.ParseFloat(string(b), 32)
+	v, err := decimal.Parse(string(b), 32)
 	return float32(v), err == nil
+}
+
+// parseNumber reads text as a number: with blanks around it, or as true and false, as they are, True and False or TRUE and FALSE, which
+// are 1 and 0.
+func parseNumber(b []byte) (float32, bool) {
+	if v, ok := parseFloat(b); ok {
+		return v, true
+	}
+	switch b = bytes.TrimSpace(b); string(b) {
+	case "true", "True", "TRUE":
+		return 1, true
+	case "false", "False", "FALSE":
+		return 0, true
+	}
+	return parseFloat(b)
 }
 
 // finite reports whether v is a number and not an infinity.

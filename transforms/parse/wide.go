@@ -81,7 +81,7 @@ func (x *extractor) addFeature(r *arrowRecord, i, n int) bool {
 func (x *extractor) addPlainLabel(r *arrowRecord, i, n int) bool {
 	l, c, from := &x.p.labels[i], &x.labels[i], len(x.labels[i].values)
 	col := r.columns[l.col]
-	if l.width != 1 || l.mask >= 0 || col.NullN() > 0 {
+	if l.width != 1 || l.mask >= 0 || l.positive.text != nil || col.NullN() > 0 {
 		return false
 	}
 	ok := false
