@@ -3,8 +3,12 @@ package peek
 import (
 	"math"
 	"math/bits"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/monolith-go/monolith/internal/decimal"
 )
 
 // Limits of what is remembered of a column.
@@ -34,6 +38,8 @@ type Column struct {
 	seen       map[string]struct{}
 	separators map[byte]int64 // texts that hold it
 	prose      int64          // texts with a blank after one, as in a sentence
+	times      int64          // texts that begin with a date
+	truths     int64          // texts that are true or false
 	objects    int64
 	holds      []uint64 // a bit a record: it has a value that is not 0
 }
@@ -113,6 +119,9 @@ func (c *Column) add(v any) (holds bool) {
 	return holds
 }
 
+// isTime matches a date, and one with a time of the day.
+var isTime = regexp.MustCompile(`^\d{4}([-/.])(0\d|1[0-2])([-/.])[0-3]\d([ T]\d{1,2}:\d\d.*)?$`)
+
 // value takes one value and reports whether it is something else than 0.
 func (c *Column) value(x any) (holds bool) {
 	c.Values++
@@ -132,11 +141,17 @@ func (c *Column) value(x any) (holds bool) {
 		c.Texts++
 		text = x
 		var err error
-		if num, err = strconv.ParseFloat(strings.TrimSpace(x), 64); err != nil {
+		if num, err = decimal.Parse(strings.TrimSpace(x), 64); err != nil {
 			isNum = false
 		}
 		_, err = strconv.ParseInt(x, 10, 64)
 		whole = err == nil
+		switch {
+		case isTime.MatchString(x):
+			c.times++
+		case slices.Contains([]string{"true", "false", "True", "False", "TRUE", "FALSE"}, x):
+			c.truths++
+		}
 		for _, sep := range []byte("|,;") {
 			if strings.IndexByte(x, sep) >= 0 {
 				c.separators[sep]++

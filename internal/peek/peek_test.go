@@ -2,6 +2,8 @@ package peek_test
 
 import (
 	"encoding/json"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -224,6 +226,77 @@ func TestProposeHugeNumbers(t *testing.T) {
 				t.Errorf("%s: no %q in\n%s", format, w, got)
 			}
 		}
+	}
+}
+
+// TestProposeLabels: what counts as positive of labels of many forms.
+func TestProposeLabels(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, values, want string }{
+		{"label", "1 0", "  label: label\n"},
+		{"label", "true false", "  label: label\n"},
+		{"any", "False True", "  label: any\n"},
+		{"label", "1 2", `  label: {name: label, positive: ">= 2"}   # 1 to 2: choose`},
+		{"label", "1 -1", `  label: {name: label, positive: ">= 1"}   # -1 to 1: choose`},
+		{"Rating", "1 2 3 4 5", `  label: {name: Rating, positive: ">= 4"}   # 1 to 5: choose`},
+		{"score", "0 0 2.5 12", `  label: {name: score, positive: "> 0"}   # 0 to 12: choose`},
+		{"label", "yes no", `  label: {name: label, positive: "== yes"}   # "yes" or "no": choose`},
+		{"label", "N Y", `  label: {name: label, positive: "== Y"}   # "N" or "Y": choose`},
+		{"label", "-50000. 50000+.", `  label: {name: label, positive: "== 50000+."}   # "-50000." or "50000+.": choose`},
+		{"label", "none 1", `  label: {name: label, positive: "== none"}   # "none" or "1": choose`},
+		{"label", "Never 1x 1", `  # label: which`},
+		{"any", "yes no", `  # label: which`},
+	} {
+		var c peek.Columns
+		for i, v := range slices.Repeat(strings.Fields(tt.values), 10) {
+			c.Add([]peek.Field{{Name: "item", Type: "text", Value: strconv.Itoa(i)}, {Name: tt.name, Type: "text", Value: v}})
+		}
+		if got := peek.Propose(&c, peek.ProposeOptions{Format: peek.CSV, Header: true}).YAML; !strings.Contains(got, tt.want) {
+			t.Errorf("%s: no %s in\n%s", tt.values, tt.want, got)
+		}
+	}
+	var c peek.Columns
+	for _, v := range slices.Repeat([]string{"4", "none", "zero"}, 10) {
+		c.Add([]peek.Field{{Name: "item", Type: "text", Value: "a"}, {Name: "b", Type: "text", Value: v}})
+	}
+	if p := peek.Propose(&c, peek.ProposeOptions{Format: peek.CSV, Header: true, Label: "b"}); p.Positive != "!= none" || !strings.Contains(p.YAML, "# 3 texts: choose") {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestProposeTextOfCSV: text with digits is no number, dates are no ids, and what is below 0 or above 2^48 is hashed.
+func TestProposeTextOfCSV(t *testing.T) {
+	t.Parallel()
+	var c peek.Columns
+	for i := range 20 {
+		c.Add([]peek.Field{
+			{Name: "label", Type: "text", Value: strconv.Itoa(i % 2)},
+			{Name: "pid", Type: "text", Value: "430548_100" + strconv.Itoa(i%7)},
+			{Name: "seen", Type: "text", Value: "2017-05-06 00:00:0" + strconv.Itoa(i%7)},
+			{Name: "born", Type: "text", Value: "2017/12/3" + strconv.Itoa(i%2)},
+			{Name: "code", Type: "text", Value: "2017-50-6" + strconv.Itoa(i%7)},
+			{Name: "uid", Type: "text", Value: []string{"-1", "u7", "9223372036854775808"}[i%3]},
+			{Name: "site", Type: "text", Value: strconv.Itoa(i%7 - 3)},
+			{Name: "c20", Type: "text", Value: strconv.Itoa(i%7 - 1)},
+			{Name: "c21", Type: "text", Value: strconv.Itoa(i%7 - 2)},
+		})
+	}
+	want := `parse:
+  format: csv
+  header: true
+  features:
+    - {name: pid, slot: 1}
+    # - seen: left out, it looks like a time
+    # - born: left out, it looks like a time
+    - {name: code, slot: 2}
+    - {name: uid, slot: 3, type: string}   # some are numbers below 0 or above 2^48, which are no ids as they are
+    - {name: site, slot: 4, hash: hash}   # whole numbers from -3: an id, or a quantity (then kind: dense, without hash)?
+    - {name: c20, slot: 5, hash: hash}   # whole numbers from -1: an id, or a quantity (then kind: dense, without hash)?
+    - {name: c21, kind: dense}   # -2 to 4, mean 0.85
+  label: label
+`
+	if diff := cmp.Diff(want, peek.Propose(&c, peek.ProposeOptions{Format: peek.CSV, Header: true}).YAML); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
 

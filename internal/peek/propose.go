@@ -101,7 +101,7 @@ func Propose(c *Columns, o ProposeOptions) Proposal {
 		if p.Positive == "" {
 			line("  label: %s", quote(label.Name))
 		} else {
-			line("  label: {name: %s, positive: %q}   # %s to %s: choose what counts as positive", quote(label.Name), p.Positive, number(label.Min), number(label.Max))
+			line("  label: {name: %s, positive: %q}   # %s: choose what counts as positive", quote(label.Name), p.Positive, label.values())
 		}
 	}
 	if len(others) > 0 {
@@ -194,18 +194,18 @@ func (c *Columns) label(named string) *Column {
 		return c.byName[named]
 	}
 	fits := func(col *Column) bool {
-		return col.MaxValues == 1 && col.Rows > 0 && col.Numbers == col.Values
+		return col.MaxValues == 1 && col.Rows > 0 && (col.Numbers == col.Values || col.truths == col.Values)
 	}
 	for _, name := range labelNames {
 		for _, col := range c.List {
-			if strings.EqualFold(col.Name, name) && fits(col) {
+			if strings.EqualFold(col.Name, name) && (fits(col) || col.Distinct == 2 && col.Texts == col.Rows && col.MaxValues == 1) {
 				return col
 			}
 		}
 	}
 	var found *Column
 	for _, col := range c.List {
-		if fits(col) && col.Rows == c.Records && col.Distinct == 2 && col.Min == 0 && col.Max == 1 {
+		if fits(col) && col.Rows == c.Records && col.Distinct == 2 && (col.Min == 0 && col.Max == 1 || col.truths > 0) {
 			if found != nil {
 				return nil
 			}
@@ -217,8 +217,18 @@ func (c *Columns) label(named string) *Column {
 
 // positive is the condition that makes 0 and 1 of a label, or "" when it is that; in libfm -1 is 0 too.
 func positive(c *Column, libfm bool) string {
+	if c.truths == c.Values && c.Values > 0 {
+		return ""
+	}
+	if c.Numbers < c.Values {
+		return c.positiveText()
+	}
 	if c.Min >= 0 && c.Max <= 1 && c.Distinct <= 2 || libfm && c.Min == -1 && c.Max == 1 && c.Distinct == 2 {
 		return ""
+	}
+	// A count or an amount of which many are 0: whether there is one.
+	if some, _ := c.numHolding(&Column{}); !libfm && c.Min == 0 && 10*int64(some) <= 9*c.Rows {
+		return "> 0"
 	}
 	// Four of five stars: the upper two fifths.
 	at := c.Min + 0.7*(c.Max-c.Min)
@@ -228,8 +238,51 @@ func positive(c *Column, libfm bool) string {
 	return ">= " + number(at)
 }
 
+// yesWords are texts that a label has where it is 1.
+var yesWords = []string{"yes", "y", "t", "on", "click", "clicked", "pos", "positive", "like", "liked", "good", "+"}
+
+// positiveText is the condition on a label of text: the value that says yes, and where none does the last one of two, or the first.
+func (c *Column) positiveText() string {
+	var values []string
+	for _, x := range c.Examples {
+		if s := strings.TrimSpace(Show(x)); s != "" {
+			values = append(values, s)
+		}
+	}
+	if len(values) == 0 {
+		return ""
+	}
+	slices.Sort(values)
+	at := 0
+	if c.Distinct == 2 {
+		at = len(values) - 1
+	}
+	if i := slices.IndexFunc(values, func(s string) bool { return slices.Contains(yesWords, strings.ToLower(s)) }); i >= 0 {
+		at = i
+	}
+	if isNumber(values[at]) { // which would be compared as one
+		if i := slices.IndexFunc(values, func(s string) bool { return !isNumber(s) }); i >= 0 {
+			return "!= " + values[i]
+		}
+	}
+	return "== " + values[at]
+}
+
+// values says what there is, for who chooses of it.
+func (c *Column) values() string {
+	switch {
+	case c.Numbers == c.Values:
+		return number(c.Min) + " to " + number(c.Max)
+	case c.Distinct == 2 && len(c.Examples) == 2:
+		return fmt.Sprintf("%q or %q", Show(c.Examples[0]), Show(c.Examples[1]))
+	case c.Distinct >= maxDistinct:
+		return fmt.Sprintf("%d texts or more", maxDistinct)
+	}
+	return fmt.Sprintf("%d texts", c.Distinct)
+}
+
 var (
-	timeName  = regexp.MustCompile(`(?i)^(ts|time|timestamp|date|datetime|day|unix.*|.*_(ts|time|timestamp|date|at))$`)
+	timeName  = regexp.MustCompile(`(?i)^(ts|time|timestamp|time_stamp|date|datetime|day|unix.*|.*_(ts|time|timestamp|date|at))$`)
 	idName    = regexp.MustCompile(`(?i)(^|_)(id|ids|uid|user|item|movie|product|video|ad|author|brand|category|cat|genre|genres|tag|tags|city|country|device|zip|hour|weekday|gender|occupation|type|lang|language|os|site|app|page|shop|store)(_?id)?s?$|id$`)
 	denseName = regexp.MustCompile(`(?i)(^|_)(price|age|count|cnt|num|rate|ratio|score|amount|duration|length|len|size|weight|width|height|distance|dist|ctr|cvr|days|seconds|minutes|avg|mean|sum|total|year)s?($|_)`)
 )
@@ -260,7 +313,7 @@ func (c *Column) feature(format string, slot int, records int64) (text, why stri
 		return "", "it holds " + c.Type + " values, which a feature cannot be made of"
 	case c.Distinct == 1 && c.Rows == records && records > 1:
 		return "", "it is always " + clip(Show(c.Examples[0]))
-	case timeName.MatchString(c.Name):
+	case timeName.MatchString(c.Name), c.times == c.Values:
 		return "", "it looks like a time"
 	}
 	sparse := func(more, why string) (string, string) {
@@ -280,13 +333,22 @@ func (c *Column) feature(format string, slot int, records int64) (text, why stri
 		if c.Distinct >= maxDistinct && c.Texts == c.Rows && strings.Contains(Show(c.Examples[0]), " ") {
 			return "", "it looks like free text"
 		}
+		if c.Numbers > 0 && (c.Min < 0 || c.Max > 1<<48-1) { // ids of both kinds
+			if inLines {
+				return sparse(", type: string", "some are numbers below 0 or above 2^48, which are no ids as they are")
+			}
+			return sparse(", hash: hash", "some are numbers below 0 or above 2^48, which are no ids as they are")
+		}
 		if format == "columns" { // a column's type is known before any value is
 			return sparse(", type: string", "")
 		}
 		return sparse("", "")
-	case integers && c.Min >= 0 && !denseName.MatchString(c.Name) && (idName.MatchString(c.Name) || c.Max > 1 || c.MaxValues > 1):
+	case integers && (c.Min >= -1 || idName.MatchString(c.Name)) && !denseName.MatchString(c.Name) && (idName.MatchString(c.Name) || c.Max > 1 || c.MaxValues > 1):
 		if c.Max > 1<<48-1 {
 			return sparse(", hash: hash", "numbers above 2^48 are no ids as they are")
+		}
+		if c.Min < 0 {
+			return sparse(", hash: hash", fmt.Sprintf("whole numbers from %s: an id, or a quantity (then kind: dense, without hash)?", number(c.Min)))
 		}
 		why := ""
 		if !idName.MatchString(c.Name) {
