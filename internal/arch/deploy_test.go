@@ -125,6 +125,10 @@ func TestAlertsAndDashboard(t *testing.T) {
 		for _, w := range wrongIn(metrics, query[1], alert) {
 			t.Errorf("alert %s: %s", name, w)
 		}
+		// Series of counters begin when there is something to count: what happens once is no increase.
+		if q := query[1]; strings.Contains(q, "increase(") && !strings.Contains(alert, " for: ") && !strings.Contains(q, " unless ") {
+			t.Errorf("alert %s does not see the first of what it counts; add: or (COUNTER unless COUNTER offset ...) > 0", name)
+		}
 	}
 	var board struct {
 		Panels []struct {
