@@ -63,8 +63,28 @@ func (s *Server) Handler(metrics http.Handler) http.Handler {
 func (s *Server) HTTP(metrics http.Handler) *http.Server {
 	return &http.Server{
 		Handler: s.Handler(metrics), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, ReadTimeout: s.o.Timeout, WriteTimeout: 2 * s.o.Timeout,
-		ErrorLog: slog.NewLogLogger(s.o.Logger.Handler(), slog.LevelDebug),
+		ErrorLog: slog.NewLogLogger(complaints{s.o.Logger.Handler()}, slog.LevelDebug),
 	}
+}
+
+// complaints are what net/http has to say: that nobody can be accepted, as where no more files may be open, is a warning, a panic an error, and what single clients do wrong is for who looks for it.
+type complaints struct{ slog.Handler }
+
+// Enabled implements [slog.Handler]: what matters is known by the text.
+func (complaints) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle implements [slog.Handler].
+func (c complaints) Handle(ctx context.Context, r slog.Record) error {
+	switch {
+	case strings.HasPrefix(r.Message, "http: Accept error"):
+		r.Level = slog.LevelWarn
+	case strings.HasPrefix(r.Message, "http: panic serving"):
+		r.Level = slog.LevelError
+	}
+	if !c.Handler.Enabled(ctx, r.Level) {
+		return nil
+	}
+	return c.Handler.Handle(ctx, r)
 }
 
 // admitted asks the guard before a handler.

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -314,4 +317,49 @@ func TestBodiesThatStall(t *testing.T) {
 		}
 		return r.Body.Close() == nil && r.StatusCode == http.StatusOK
 	})
+}
+
+// fewFiles is a listener that has no file left for the first connection.
+type fewFiles struct {
+	net.Listener
+	tried atomic.Int32
+}
+
+func (l *fewFiles) Accept() (net.Conn, error) {
+	if l.tried.Add(1) == 1 {
+		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
+	}
+	return l.Listener.Accept()
+}
+
+// TestWhatNetHTTPSays: a server that has no files left for connections, and one whose handler panics, says so where people read it.
+func TestWhatNetHTTPSays(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	s := serving.NewServer(serving.Options{Models: models(t), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	server := s.HTTP(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("of a handler") }))
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(&fewFiles{Listener: tcp}) }()
+	if r, err := http.Get("http://" + tcp.Addr().String() + "/metrics"); err == nil { // the second connection is accepted
+		t.Errorf("a handler that panics answers %s", r.Status)
+		if err := r.Body.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := server.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		t.Error(err)
+	}
+	got := log.String()
+	for _, want := range []string{"level=WARN msg=\"http: Accept error", "too many open files", "level=ERROR msg=\"http: panic serving"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in the log:\n%s", want, got)
+		}
+	}
 }

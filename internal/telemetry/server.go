@@ -59,13 +59,21 @@ func Serve(ctx context.Context, o ServerOptions) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: %w: %w", ErrListen, err)
 	}
+	logger := o.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
 	s := &Server{
-		http: &http.Server{Handler: handler(o), ReadHeaderTimeout: 5 * time.Second},
+		http: &http.Server{
+			Handler: handler(o), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, // scrapes come more often
+			ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		},
 		addr: l.Addr().String(),
 		done: make(chan error, 1),
 	}
-	if o.Logger != nil {
-		o.Logger.Info("metrics endpoint is up", "url", "http://"+s.addr+"/metrics")
+	logger.Info("metrics endpoint is up", "url", "http://"+s.addr+"/metrics")
+	if at, ok := l.Addr().(*net.TCPAddr); o.Pprof && ok && !at.IP.IsLoopback() {
+		logger.Warn("profiles (metrics.pprof) are for whoever reaches the metrics endpoint: they show the command line, and slow the process down while they are taken; listen at 127.0.0.1, or take metrics.pprof out", "listen", s.addr)
 	}
 	go func() { s.done <- s.http.Serve(l) }()
 	return s, nil

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"net/http"
 	"os"
@@ -280,6 +281,28 @@ func TestServe(t *testing.T) {
 		}
 		if err := s.Close(t.Context()); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestProfilesForAll: a warning says so where profiles can be read from other machines, and only there.
+func TestProfilesForAll(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		listen string
+		pprof  bool
+		warns  bool
+	}{{":0", true, false}, {"localhost:0", true, false}, {"0.0.0.0:0", false, false}, {"0.0.0.0:0", true, true}} {
+		var log strings.Builder
+		s, err := telemetry.Serve(t.Context(), telemetry.ServerOptions{Listen: tc.listen, Pprof: tc.pprof, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(log.String(), "level=WARN") != tc.warns || !strings.Contains(log.String(), "metrics endpoint is up") {
+			t.Errorf("at %s with profiles %t: %s", tc.listen, tc.pprof, &log)
 		}
 	}
 }
