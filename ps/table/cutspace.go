@@ -1,5 +1,7 @@
 package table
 
+import "runtime"
+
 // CutSpace is memory that updates beside a cut of a large table touch all over, one update many thousands of pages of it, with its pages: what says where the images of its rows are, and room for the
 // first of these. Who makes it before a cut, without a lock, spares the first updates behind that the system's time for them; for later ones the table does that ahead.
 type CutSpace struct {
@@ -18,13 +20,21 @@ func (t *Mem) WantsCutSpace() int {
 	return n
 }
 
+// firstImages is how many bytes for images there are before a cut of so many rows: a quarter of what a narrow one takes. The first updates behind a cut keep nearly all of
+// their rows, at which a system that has to get pages from a host falls behind; when a quarter has images it keeps up.
+func firstImages(rows int) int {
+	const least, most, narrow = ranges * chunkBytes, 128 << 20, 32
+	return min(max(rows*narrow/4, least), most) / chunkBytes * chunkBytes
+}
+
 // NewCutSpace makes a space for so many rows, and some that come meanwhile; nil where the system gives none.
 func NewCutSpace(rows int) *CutSpace {
 	s := &CutSpace{b: populated(4*(rows+rows/16), 4*rows)}
 	if s.b == nil {
 		return nil // the cut does without, or says why it cannot
 	}
-	s.images = populated(aheadChunks*chunkBytes, aheadChunks*chunkBytes)
+	first := firstImages(rows)
+	s.images = populated(first, first)
 	return s
 }
 
@@ -34,9 +44,10 @@ func populated(size, some int) []byte {
 	if err != nil || !mapped {
 		return nil
 	}
-	for rest := b[:some]; len(rest) > 0; { // in pieces, for which others who map memory wait
-		piece := rest[:min(populateBytes, len(rest))]
+	for rest := b[:some]; len(rest) > 0; { // in pieces, for which others who map memory wait, and those who want the processor
+		piece := rest[:min(chunkBytes, len(rest))]
 		populateMemory(piece)
+		runtime.Gosched()
 		rest = rest[len(piece):]
 	}
 	return b

@@ -44,7 +44,7 @@ func newImages(n, rows, stride int, mem *Memory, space *CutSpace) (*images, erro
 		if b == nil {
 			b, mapped, err = mapMemory(size, false)
 		} else {
-			im.arena.given, im.arena.populate = first, newPopulator()
+			im.arena.given, im.arena.populate = first, newModestPopulator()
 		}
 		if err != nil {
 			return nil, err
@@ -73,6 +73,15 @@ func (im *images) fit(stride int) {
 // perChunk is how many images a chunk holds.
 func (im *images) perChunk() int { return im.arena.size / im.bytes }
 
+// begin is where in its next chunk a range's images begin. Hashes are even, so that all ranges would fill their chunks at the same time and want 16 MB more at once; where
+// these are populated ahead, first chunks are used in part, so that the ranges want others one by one.
+func (im *images) begin(r int) int {
+	if im.arena.populate == nil || len(im.byRange[r]) > 0 {
+		return 0
+	}
+	return im.perChunk() * r / ranges
+}
+
 // room finds room for the next image of a range of hashes.
 func (im *images) room(h uint64) (place uint32, image unsafe.Pointer, err error) {
 	r := h >> (64 - rangeBits)
@@ -82,7 +91,8 @@ func (im *images) room(h uint64) (place uint32, image unsafe.Pointer, err error)
 		if err != nil {
 			return 0, nil, err
 		}
-		im.byRange[r], im.fill[r] = append(im.byRange[r], c), 0
+		im.fill[r] = im.begin(int(r))
+		im.byRange[r] = append(im.byRange[r], c)
 	}
 	chunk := im.byRange[r][len(im.byRange[r])-1]
 	at := im.fill[r]

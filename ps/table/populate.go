@@ -1,6 +1,7 @@
 package table
 
 import (
+	"runtime"
 	"sync"
 	"time"
 )
@@ -10,7 +11,7 @@ const (
 	aheadBytes = 32 << 20
 	// populateBytes is how much of it at once: a huge page.
 	populateBytes = 2 << 20
-	// populators is how many goroutines do it at most: rows are made faster than the system gives pages.
+	// populators is how many goroutines do it for growth at most: rows are made faster than the system gives pages.
 	populators = 2
 	// leastPage is what a page takes at least.
 	leastPage = 100 * time.Microsecond
@@ -35,6 +36,9 @@ type populator struct {
 	// populate is [populateMemory], sleep [time.Sleep], but for tests.
 	populate func([]byte)
 	sleep    func(time.Duration)
+	// most is how many goroutines there are at most, and yield what they call behind each piece, or nil.
+	most  int
+	yield func()
 	// used is how many bytes there were when growth waited last, and owed what it has not waited for yet.
 	used int
 	owed time.Duration
@@ -54,7 +58,7 @@ func (p *populator) extend(b []byte, from, to int) int {
 	}
 	p.mu.queue = append(p.mu.queue, b[from:to])
 	p.mu.pending += to - from
-	for p.mu.running < min(populators, (p.mu.pending+populateBytes-1)/populateBytes) {
+	for p.mu.running < min(p.most, (p.mu.pending+populateBytes-1)/populateBytes) {
 		p.mu.running++
 		p.done.Go(p.run)
 	}
@@ -62,8 +66,16 @@ func (p *populator) extend(b []byte, from, to int) int {
 }
 
 func newPopulator() *populator {
-	p := &populator{populate: populateMemory, sleep: time.Sleep}
+	p := &populator{populate: populateMemory, sleep: time.Sleep, most: populators}
 	p.mu.perPage = leastPage
+	return p
+}
+
+// newModestPopulator makes one for what training can do without, which goes first: it is one goroutine, which lets others run behind each piece. Go's scheduler takes
+// a processor from no goroutine that is in one short call of the system after the other, and two of them held both for 20 ms and more.
+func newModestPopulator() *populator {
+	p := newPopulator()
+	p.most, p.yield = 1, runtime.Gosched
 	return p
 }
 
@@ -78,6 +90,9 @@ func (p *populator) run() {
 		begin := time.Now()
 		p.populate(b)
 		did, took = len(b), time.Since(begin)
+		if p.yield != nil {
+			p.yield()
+		}
 	}
 }
 

@@ -125,3 +125,68 @@ func TestGrowthWaitsForPages(t *testing.T) {
 		t.Errorf("%d pages by %d goroutines at once; %d bytes are pending and %d goroutines run", h.pages, h.most, p.mu.pending, p.mu.running)
 	}
 }
+
+// TestModestPopulator: it is one goroutine, however much there is to do, and lets others run behind each piece.
+func TestModestPopulator(t *testing.T) {
+	t.Parallel()
+	const pieces = 100
+	h := &held{let: make(chan struct{})}
+	p := newModestPopulator()
+	yields, yield := 0, p.yield
+	p.populate, p.yield = h.populate, func() {
+		yields++ // without a lock: there is one goroutine
+		if yield(); h.pages != yields {
+			t.Errorf("%d pieces are done, and others were let run %d times", h.pages, yields)
+		}
+	}
+	b := make([]byte, pieces*populateBytes)
+	for to := populateBytes; to <= len(b); to += populateBytes {
+		p.extend(b, to-populateBytes, to)
+	}
+	p.mu.Lock()
+	if n := p.mu.running; n != 1 {
+		t.Errorf("with %d pieces to do there are %d goroutines", pieces, n)
+	}
+	p.mu.Unlock()
+	close(h.let)
+	p.done.Wait()
+	p.close()
+	if h.pages != pieces || yields != pieces || h.most != 1 {
+		t.Errorf("%d pieces of %d by %d goroutines at once; others were let run %d times", h.pages, pieces, h.most, yields)
+	}
+}
+
+// TestRangesTakeChunksInTurn: of images that are populated ahead so many as fill a sixteenth of the ranges' chunks take about as many chunks, and never most of them at once.
+func TestRangesTakeChunksInTurn(t *testing.T) {
+	t.Parallel()
+	im := images{arena: arena{populate: newModestPopulator()}}
+	im.arena.populate.populate = func([]byte) {}
+	im.fit(3)
+	defer im.close()
+	const part = 16
+	window, taken, most := im.perChunk()*ranges/part, int64(0), int64(0)
+	for i := range 4 * part * window {
+		if _, _, err := im.room(Hash(int64(i))); err != nil {
+			t.Fatal(err)
+		}
+		if i == window { // each range has its first
+			taken = im.arena.taken
+		}
+		if i > window && i%window == 0 {
+			most, taken = max(most, im.arena.taken-taken), im.arena.taken
+		}
+	}
+	if most /= chunkBytes; most > 3*ranges/part {
+		t.Errorf("%d images take %d chunks at once, of %d ranges", window, most, ranges)
+	}
+}
+
+// TestFirstImages: there are chunks for all ranges before a cut, and room for many rows of a large table, whose size bounds it.
+func TestFirstImages(t *testing.T) {
+	t.Parallel()
+	for rows, want := range map[int]int{leastSpace: 16 << 20, 10_000_000: 80_000_000, 1 << 30: 128 << 20} {
+		if n := firstImages(rows); n%chunkBytes != 0 || n < want-chunkBytes || n > want {
+			t.Errorf("%d bytes for %d rows, about %d are wanted", n, rows, want)
+		}
+	}
+}
