@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/monolith-go/monolith/internal/conf"
 	"github.com/monolith-go/monolith/internal/nearest"
@@ -64,10 +65,13 @@ func (e *ConfigError) Unwrap() error { return pipeline.ErrConfig }
 // Load reads a job file, puts the other layers over it and checks the whole. Errors: a [*ConfigError] with every fault
 // when the job is wrong or the file is not there; an error that wraps pipeline.ErrUnavailable when the disk fails.
 func Load(path string, opts LoadOptions) (*Config, error) {
-	data, err := os.ReadFile(path)
 	fault := func(message, suggestion string) error {
 		return &ConfigError{Faults: []Fault{{Where: Where{Layer: conf.FromFile, Name: path}, Message: message, Suggestion: suggestion}}}
 	}
+	if info, err := os.Stat(path); err == nil && info.Mode()&os.ModeNamedPipe != 0 && !opened(path) {
+		return nil, fault("is a named pipe, which would be waited for until something is written to it; name a file, or - for standard input", "")
+	}
+	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fault("no such job file", nearestFile(path))
@@ -78,6 +82,12 @@ func Load(path string, opts LoadOptions) (*Config, error) {
 		return nil, fmt.Errorf("job: %w: %w", err, pipeline.ErrUnavailable)
 	}
 	return Decode(data, path, opts)
+}
+
+// opened reports whether a path names a file that this process has open, as /dev/stdin and a shell's <(...) do: its pipes have a writer, or an end.
+func opened(path string) bool {
+	path = filepath.Clean(path)
+	return path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/") || strings.HasPrefix(path, "/proc/")
 }
 
 // nearestFile looks for a similarly named YAML file beside the one that is missing.
