@@ -29,7 +29,7 @@ type probes struct {
 }
 
 // lookupRows finds and copies rows: while one is copied, one DIST keys later is on its way from memory, and an index line DIST
-// later still. It leaves out the rows of the keys that it did not find.
+// later still. It leaves out the rows of the keys that it did not find: it copies what there is in their place to itself, which needs no branch.
 //
 //go:noescape
 func lookupRows(p *probes) (misses int)
@@ -44,6 +44,11 @@ func resolveRows(p *probes) (misses int)
 //
 //go:noescape
 func resolveRest(p *probes, from *uint16, n int, to *uint16, step int) (left int)
+
+// copyRows copies rows to out, those of n keys, at least one, of the numbers in which, where they have one.
+//
+//go:noescape
+func copyRows(p *probes, which *uint16, n int)
 
 // placeRows makes at the addresses of the n rows whose numbers are in ids, and asks for the rows and, unless metas is nil, for what else they have.
 // The keys whose numbers are noRow go to missed.
@@ -66,8 +71,11 @@ func countRows(metas *[32]uintptr, apart uintptr, ids, counts *uint32, n int, ti
 //go:noescape
 func countNarrow(at *uintptr, meta uintptr, counts *uint32, n int, time int64)
 
-// lookupChunk is how many keys go through lookupRows at once.
-const lookupChunk = 1024
+// lookupChunk is how many keys go through lookupRows at once, of a call that has more than fewKeys: the memory that a chunk needs is cleared by each call.
+const (
+	lookupChunk = 2048
+	fewKeys     = 256
+)
 
 // rest finds the rows of the keys that are not in their home lines, step by step, each for all keys, whose lines are on their way since
 // the step before. Those that it does not find are in the overflow map if they are anywhere.
@@ -87,20 +95,31 @@ func (t *Mem) probes() probes {
 
 // lookupVector is Lookup. Where numbers, [keys], are not nil they become those of the rows.
 func (t *Mem) lookupVector(keys []int64, dst []float32, numbers []uint32) (found int) {
-	if t.halves {
-		return t.lookupHalves(keys, dst, numbers)
+	if len(keys) <= fewKeys {
+		var at [fewKeys]uintptr
+		var missed, scratch [fewKeys]uint16
+		return t.lookupChunks(keys, dst, numbers, at[:], missed[:], scratch[:])
 	}
 	var at [lookupChunk]uintptr
 	var missed, scratch [lookupChunk]uint16
+	return t.lookupChunks(keys, dst, numbers, at[:], missed[:], scratch[:])
+}
+
+// lookupChunks is lookupVector for as many keys at a time as at, missed and scratch have elements.
+func (t *Mem) lookupChunks(keys []int64, dst []float32, numbers []uint32, at []uintptr, missed, scratch []uint16) (found int) {
+	if t.halves {
+		return t.lookupHalves(keys, dst, numbers, at, missed, scratch)
+	}
 	p := t.probes()
 	p.at, p.missed, p.span, p.bytes = &at[0], &missed[0], uintptr(4*t.dim), uintptr(4*t.dim)
 	for len(keys) > 0 {
-		n := min(lookupChunk, len(keys))
+		n := min(len(at), len(keys))
 		p.keys, p.n, p.out = &keys[0], n, &dst[0]
 		numbers = p.number(numbers)
 		found += n
 		if misses := lookupRows(&p); misses > 0 {
-			p.rest(missed[:misses], scratch[:])
+			p.rest(missed[:misses], scratch)
+			copyRows(&p, &missed[0], misses)
 			found -= t.lookupRest(&p, missed[:misses], dst)
 		}
 		keys, dst = keys[n:], dst[n*t.dim:]
@@ -117,31 +136,30 @@ func (p *probes) number(numbers []uint32) []uint32 {
 	return numbers[p.n:]
 }
 
-// lookupRest copies the rows of keys that were not in their home lines, and returns how many of these have none.
+// lookupRest copies the rows of keys that are in no line, among those that were not in their home lines, and returns how many of these have none.
 func (t *Mem) lookupRest(p *probes, missed []uint16, dst []float32) (absent int) {
 	keys, at := unsafe.Slice(p.keys, p.n), unsafe.Slice(p.at, p.n)
 	for _, i := range missed {
-		row, out := at[i], dst[int(i)*t.dim:][:t.dim]
-		if row == 0 {
-			if id, ok := t.index.over[keys[i]]; ok {
-				row = t.slabs.address(id)
-				if p.ids != nil {
-					unsafe.Slice(p.ids, p.n)[i] = id
-				}
-			}
+		if at[i] != 0 {
+			continue
 		}
-		if row == 0 {
+		out := dst[int(i)*t.dim:][:t.dim]
+		id, ok := t.index.over[keys[i]]
+		if !ok {
 			t.initial(uint64(keys[i]), out)
 			absent++
 			continue
 		}
-		t.unpack(out, floatsAt(row, t.packed))
+		if p.ids != nil {
+			unsafe.Slice(p.ids, p.n)[i] = id
+		}
+		t.unpack(out, t.slabs.row(id)[:t.packed])
 	}
 	return absent
 }
 
 // lookupHalves copies rows as they lie in memory, some at a time, and unpacks them.
-func (t *Mem) lookupHalves(keys []int64, dst []float32, numbers []uint32) (found int) {
+func (t *Mem) lookupHalves(keys []int64, dst []float32, numbers []uint32, at []uintptr, missed, scratch []uint16) (found int) {
 	var raw [4096]float32
 	if t.packed > len(raw) {
 		for i := range numbers { // they are found again
@@ -149,24 +167,23 @@ func (t *Mem) lookupHalves(keys []int64, dst []float32, numbers []uint32) (found
 		}
 		return t.lookupPortable(keys, dst)
 	}
-	var at [lookupChunk]uintptr
-	var missed, scratch [lookupChunk]uint16
 	p := t.probes()
 	p.at, p.missed, p.span, p.bytes = &at[0], &missed[0], uintptr(4*t.packed), uintptr(4*t.packed)
-	most := min(lookupChunk, len(raw)/t.packed)
+	most := min(len(at), len(raw)/t.packed)
 	for len(keys) > 0 {
 		n := min(most, len(keys))
 		p.keys, p.n, p.out = &keys[0], n, &raw[0]
 		numbers = p.number(numbers)
 		found += n
 		misses := lookupRows(&p)
+		if misses > 0 {
+			p.rest(missed[:misses], scratch)
+			copyRows(&p, &missed[0], misses)
+		}
 		for i := range n {
 			t.unpack(dst[i*t.dim:][:t.dim], raw[i*t.packed:][:t.packed])
 		}
-		if misses > 0 { // what was unpacked of them is not theirs
-			p.rest(missed[:misses], scratch[:])
-			found -= t.lookupRest(&p, missed[:misses], dst)
-		}
+		found -= t.lookupRest(&p, missed[:misses], dst) // what was unpacked of keys without a row is not theirs
 		keys, dst = keys[n:], dst[n*t.dim:]
 	}
 	return found

@@ -16,8 +16,9 @@
 #define P_MISSED 96
 #define P_APART  104
 
-// DIST is how many keys one stage of the pipeline is ahead of the next.
-#define DIST 32
+// DIST is how many keys one stage of lookupRows is ahead of the next, AHEAD how many of resolveRows, whose chunks are short.
+#define DIST  48
+#define AHEAD 32
 
 // HASH makes the key in AX its hash. It needs the constants of Hash in R8, R9 and R10; it uses BX.
 #define HASH \
@@ -141,7 +142,10 @@ fetch:
 	JMP  move
 
 miss:
-	MOVQ $0, (R13)(R14*8)
+	MOVQ P_BYTES(DI), CX
+	IMULQ R14, CX
+	ADDQ P_OUT(DI), CX
+	MOVQ CX, (R13)(R14*8)
 	MOVQ misses+8(FP), CX
 	MOVQ P_MISSED(DI), BX
 	MOVW R14, (BX)(CX*2)
@@ -165,8 +169,6 @@ move:
 	MOVQ R14, BX // a pointer that is moved on would end behind the memory, where the garbage collector must find none
 	IMULQ DX, BX
 	ADDQ P_OUT(DI), BX
-	TESTQ AX, AX
-	JZ   next
 	CMPQ DX, $32
 	JLT  short
 	XORQ CX, CX
@@ -211,6 +213,77 @@ next:
 	CMPQ R15, AX
 	JLT  loop
 	VZEROUPPER
+	MOVQ misses+8(FP), CX
+	MOVQ P_MISSED(DI), BX
+
+absent:
+	DECQ CX
+	JLT  done
+	MOVWLZX (BX)(CX*2), AX
+	MOVQ $0, (R13)(AX*8)
+	JMP  absent
+
+done:
+	RET
+
+// func copyRows(p *probes, which *uint16, n int)
+TEXT ·copyRows(SB), NOSPLIT, $0-24
+	MOVQ p+0(FP), DI
+	MOVQ which+8(FP), SI
+	MOVQ n+16(FP), R15
+	MOVQ P_AT(DI), R13
+
+row:
+	MOVWLZX (SI), R14
+	MOVQ P_BYTES(DI), DX
+	MOVQ (R13)(R14*8), AX
+	TESTQ AX, AX
+	JZ   next
+	MOVQ R14, BX
+	IMULQ DX, BX
+	ADDQ P_OUT(DI), BX
+	CMPQ DX, $32
+	JLT  short
+	XORQ CX, CX
+	SUBQ $32, DX
+
+copy32:
+	VMOVUPS (AX)(CX*1), Y0
+	VMOVUPS Y0, (BX)(CX*1)
+	ADDQ $32, CX
+	CMPQ CX, DX
+	JLT  copy32
+	VMOVUPS (AX)(DX*1), Y0
+	VMOVUPS Y0, (BX)(DX*1)
+	JMP  next
+
+short:
+	CMPQ DX, $16
+	JLT  short8
+	VMOVUPS (AX), X0
+	VMOVUPS -16(AX)(DX*1), X1
+	VMOVUPS X0, (BX)
+	VMOVUPS X1, -16(BX)(DX*1)
+	JMP  next
+
+short8:
+	CMPQ DX, $8
+	JLT  short4
+	MOVQ (AX), CX
+	MOVQ -8(AX)(DX*1), AX
+	MOVQ CX, (BX)
+	MOVQ AX, -8(BX)(DX*1)
+	JMP  next
+
+short4:
+	MOVL (AX), CX
+	MOVL CX, (BX)
+
+next:
+	ADDQ $2, SI
+	DECQ R15
+	JNZ  row
+	VZEROUPPER
 	RET
 
 // func resolveRows(p *probes) (misses int)
@@ -235,7 +308,7 @@ loop:
 
 probe:
 	MOVQ R15, R14
-	SUBQ $DIST, R14
+	SUBQ $AHEAD, R14
 	JLT  next
 	MOVQ (R13)(R14*8), AX
 	MATCH((SI)(R14*8))
@@ -282,7 +355,7 @@ miss:
 next:
 	INCQ R15
 	MOVQ P_N(DI), AX
-	ADDQ $DIST, AX
+	ADDQ $AHEAD, AX
 	CMPQ R15, AX
 	JLT  loop
 	VZEROUPPER

@@ -76,7 +76,7 @@ func TestVectorBits(t *testing.T) {
 				{Name: "b", Dim: dim, Init: param.Normal(0, 0.1), Optimizer: rule, L2: l2, Clip: []float32{0, 0.5, 2}[(dim+2*i)%3], Delay: []float32{0, 0.4}[(dim+i)/2%2]},
 			}}
 			vector, portable := table.New(spec, 1, nil), table.New(spec, 1, nil).Portable()
-			for _, n := range []int{0, 1, 2, 31, 32, 33, 63, 64, 65, 128, 129, 257, 1030} {
+			for _, n := range []int{0, 1, 2, 31, 32, 33, 47, 48, 49, 63, 64, 65, 96, 97, 128, 129, 256, 257, most(dim)} {
 				u := table.Update{LR: 0.5 + r.Float32(), Examples: r.Int64N(1 << 20), Time: r.Int64N(1000)}
 				for range n {
 					u.Keys, u.Counts = append(u.Keys, key(r)), append(u.Counts, r.Uint32())
@@ -111,6 +111,14 @@ func TestVectorBits(t *testing.T) {
 			portable.Close()
 		}
 	}
+}
+
+// most is for how many keys batches are compared: where rows are short, for more than go through assembly at once.
+func most(dim int) int {
+	if dim > 4 {
+		return 600
+	}
+	return 2050
 }
 
 // key is one of a few, or one of many with the same home, whose searches continue alike or apart.
