@@ -29,7 +29,11 @@ func TestJobInAPipe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
+	defer func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	if _, err := w.WriteString("version: 1\n"); err != nil {
 		t.Fatal(err)
 	}
