@@ -189,7 +189,7 @@ type Metrics struct {
 type Log struct {
 	// Level is the least severe level that is written; -v means debug, -q means error.
 	Level string `yaml:"level" default:"info" enum:"debug|info|warn|error"`
-	// Format is text for people, json for machines.
+	// Format is text for people, json for machines: an object a line, for all that is written to standard error once the job is read.
 	Format string `yaml:"format" default:"text" enum:"text|json"`
 }
 

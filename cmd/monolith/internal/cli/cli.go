@@ -210,9 +210,20 @@ func readable(_ []string, a slog.Attr) slog.Attr {
 	return slog.String(a.Key, d.Round(unit).String())
 }
 
-// notice prints a line for the user; -q silences it.
+// notice prints a line for the user, which in a log of JSON is a record of level info; -q silences it.
 func (a *App) notice(text string) {
-	if !a.quiet {
+	switch {
+	case a.quiet:
+	case *a.logFormat.Load() == "json":
+		a.record(slog.LevelInfo, text)
+	default:
 		_, _ = io.WriteString(a.screen, "monolith: "+text+"\n")
 	}
+}
+
+// record writes what is for the user into the log, whatever its level is.
+func (a *App) record(level slog.Level, text string, attrs ...slog.Attr) {
+	r := slog.NewRecord(time.Now(), level, text, 0)
+	r.AddAttrs(attrs...)
+	_ = a.logger.Load().Handler().Handle(context.Background(), r) // as of all that is logged
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 
 	"github.com/monolith-go/monolith/job"
@@ -63,7 +64,12 @@ func writeJSON(w io.Writer, v any) error {
 }
 
 // complain writes an error for people, with the command to ask for help where it was not understood. Job faults carry their own suggestions in the text.
+// Where the job wants its log in JSON it is a record of that.
 func (a *App) complain(f *Failure, err error, help string) {
+	if *a.logFormat.Load() == "json" {
+		a.record(slog.LevelError, f.Message, slog.String("code", f.Code))
+		return
+	}
 	var b strings.Builder
 	b.WriteString(a.screen.Paint("red", "error:") + " " + f.Message + "\n")
 	var config *job.ConfigError
