@@ -115,3 +115,6 @@ func (a *Arena) Get() (n uint32, chunk []byte, err error) {
 // Put takes chunks back, and Close everything.
 func (a *Arena) Put(chunks []uint32) { a.a.put(chunks) }
 func (a *Arena) Close()              { a.a.close() }
+
+// Visited is how many rows a table with a limit has looked at, in search of room for new ones.
+func (t *Retained) Visited() int { return t.limit.visited }

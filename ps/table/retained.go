@@ -184,6 +184,9 @@ func (t *Retained) admit(u Update) Update {
 		for _, key := range u.Keys {
 			if id, ok := t.index.find(Hash(key), key); ok && !t.expired(key, t.slabs.metaOf(id).time) {
 				t.limit.use(id)
+				if u.Op != param.Train { // it may get a time of before
+					t.limit.changed(t.limit.part(Hash(key)))
+				}
 			}
 		}
 	}
@@ -294,8 +297,9 @@ func (t *Retained) Put(rows *Rows) error {
 	}
 	if t.limit != nil {
 		for _, k := range rows.Keys {
-			t.limit.rows[t.limit.part(Hash(k))]++
+			t.limit.add(t.limit.part(Hash(k)))
 		}
+		t.limit.end()
 	}
 	return nil
 }
@@ -455,6 +459,11 @@ type limit struct {
 	used   []uint32 // those numbers
 	found  []candidate
 	gone   []int64
+	// until is, of each part, a time before which none of its rows expires: where that alone makes room none is looked for until then. It does not come earlier, since the
+	// times of rows only grow, unless a row is added or edited. 0: it is not known. nil: rows are evicted.
+	until   []int64
+	came    []uint64 // parts with rows whose times are known when the update under way is applied
+	visited int      // rows, in search of room
 }
 
 // candidate is a row that may have to go.
@@ -475,7 +484,25 @@ const (
 
 func newLimit(rows int64, policy param.Full) *limit {
 	parts := max(leastParts, 1<<bits.Len64(uint64(rows/partRows)))
-	return &limit{policy: policy, most: uint32(max(rows/int64(parts), 1)), shift: 64 - bits.TrailingZeros(uint(parts)), rows: make([]uint32, parts)}
+	l := &limit{policy: policy, most: uint32(max(rows/int64(parts), 1)), shift: 64 - bits.TrailingZeros(uint(parts)), rows: make([]uint32, parts)}
+	if policy == param.FullRefuse {
+		l.until = make([]int64, parts)
+	}
+	return l
+}
+
+// add counts a row that comes into a part.
+func (l *limit) add(p uint64) {
+	l.rows[p]++
+	l.changed(p)
+}
+
+// changed says that a part has a row whose time may lie before those of the others.
+func (l *limit) changed(p uint64) {
+	if l.until != nil {
+		l.until[p] = 0
+		l.came = append(l.came, p)
+	}
 }
 
 func (l *limit) part(h uint64) uint64 { return h >> l.shift }
@@ -497,16 +524,20 @@ func (l *limit) end() {
 		l.busy[id/64] = 0
 	}
 	l.used = l.used[:0]
+	for _, p := range l.came {
+		l.until[p] = 0 // it was perhaps looked at before the row was there
+	}
+	l.came = l.came[:0]
 }
 
 // room reports whether a new row may come into the part of a hash, and counts it.
 func (t *Retained) room(h uint64) bool {
 	l := t.limit
 	p := l.part(h)
-	if l.rows[p] >= l.most && !t.makeRoom(p) {
+	if l.rows[p] >= l.most && (l.until != nil && t.now < l.until[p] || !t.makeRoom(p)) {
 		return false
 	}
-	l.rows[p]++
+	l.add(p)
 	return true
 }
 
@@ -517,16 +548,23 @@ func (t *Retained) makeRoom(p uint64) bool {
 	l.found, l.gone = l.found[:0], l.gone[:0]
 	from := p << l.shift
 	size := uint64(1) << l.shift
+	until := int64(math.MaxInt64)
 	visit := func(key int64, id uint32) {
+		l.visited++
 		h := Hash(key)
 		if l.part(h) != p {
 			return
 		}
-		switch m := t.slabs.metaOf(id); {
+		m := t.slabs.metaOf(id)
+		switch {
 		case t.expired(key, m.time):
 			l.gone = append(l.gone, key)
+			return
 		case l.busy[id/64]>>(id%64)&1 == 0:
 			l.found = append(l.found, candidate{key, m.time, m.count, h})
+		}
+		if after := t.expire[slotOf(key)]; after > 0 {
+			until = min(until, max(m.time, t.began)+after)
 		}
 	}
 	for h := from; ; {
@@ -556,6 +594,9 @@ func (t *Retained) makeRoom(p uint64) bool {
 		for _, c := range l.found[:min(len(l.found), int(max(l.most/evictShare, 1)))] {
 			l.gone = append(l.gone, c.key)
 		}
+	}
+	if l.until != nil {
+		l.until[p] = until
 	}
 	t.remove(l.gone)
 	return l.rows[p] < l.most

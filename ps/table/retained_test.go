@@ -440,6 +440,48 @@ func TestRetainedStaysFlat(t *testing.T) {
 	}
 }
 
+// TestRefusedRowsCostLittle: a full table that refuses new rows looks for expired ones once, and again when a row may have expired, not for each id that it refuses.
+func TestRefusedRowsCostLittle(t *testing.T) {
+	t.Parallel()
+	spec := adagrad(8)
+	const live, batch, expire = 50_000, 500, 1000
+	for name, after := range map[string]int64{"never expire": 0, "expire": expire} {
+		rules := param.Retention{MaxBytes: live * spec.RowBytes(), Full: param.FullRefuse, Default: param.SlotRetention{Expire: after}}
+		tab := table.NewRetained(spec, 1, nil, rules, 1)
+		u := table.Update{LR: 1, Keys: make([]int64, batch), Counts: make([]uint32, batch), Grads: make([]float32, batch*8)}
+		next := int64(0)
+		// apply brings so many updates of new ids at a time.
+		apply := func(updates int, at int64) {
+			tab.SetTime(at, 1)
+			for u.Time = at; updates > 0; updates-- {
+				for i := range u.Keys {
+					u.Keys[i] = next
+					next++
+				}
+				tab.Apply(u)
+			}
+		}
+		apply(4*live/batch, 1)
+		full, looked := tab.Len(), tab.Visited()
+		apply(4*live/batch, expire) // the last moment of those rows
+		if tab.Len() != full || tab.Visited() != looked {
+			t.Errorf("%s: %d rows, %d before; %d were looked at for %d ids that were refused, want none", name, tab.Len(), full, tab.Visited()-looked, 4*live)
+		}
+		had := tab.Len()
+		apply(4*live/batch, 1+expire)
+		gone := 0
+		for key := range int64(4 * live) { // all that have come at the first time
+			if !tab.Get(key, &table.Rows{}) {
+				gone++
+			}
+		}
+		if want := 4*live - had; after > 0 && (gone != 4*live || tab.Len() < live/2) || after == 0 && (gone != want || tab.Visited() != looked) {
+			t.Errorf("%s: %d rows, %d of the first %d ids have none, after they may have expired", name, tab.Len(), gone, 4*live)
+		}
+		tab.Close()
+	}
+}
+
 // Admission by lot lets through the share that it says.
 func TestAdmissionByLot(t *testing.T) {
 	t.Parallel()
