@@ -277,8 +277,14 @@ func TestChangesFollowedWhileShardsChange(t *testing.T) {
 	name, ids, first := current(2)
 	width := len(first.Weights)
 	for _, n := range []int{3, 1} {
-		if s, err := job.Scale(ctx, cfg, job.ScaleOptions{To: addrs[:n]}); err != nil || s.Shards != n {
+		var last job.ScaleProgress
+		s, err := job.Scale(ctx, cfg, job.ScaleOptions{To: addrs[:n], Progress: func(p job.ScaleProgress) { last = p }})
+		if err != nil || s.Shards != n {
 			t.Fatalf("%+v, %v", s, err)
+		}
+		if last.Shards != n || n == 1 && last.Snapshots < 1 || // there are edits since the one before
+			last.Took.Seconds() < s.Took || last.Rows < 0 || last.Rows > 2*s.Rows {
+			t.Errorf("to %d shards of %d rows: told %+v at the end", n, s.Rows, last)
 		}
 		// What is edited now only the shards of now have.
 		var file bytes.Buffer

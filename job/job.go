@@ -182,6 +182,8 @@ type (
 	Asking = run.Asking
 	// ScaleOptions say which shards a running job is to have.
 	ScaleOptions = run.ScaleOptions
+	// ScaleProgress is how far a change of the number of shards is.
+	ScaleProgress = run.ScaleProgress
 	// Scaled describes a change of the number of shards.
 	Scaled = result.Scaled
 	// PromoteOptions say whose standby is to take over.

@@ -2,11 +2,14 @@ package run
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/rpc"
 	"github.com/monolith-go/monolith/ps/wire"
 )
@@ -16,7 +19,21 @@ type ScaleOptions struct {
 	Asking
 	// To are their addresses, that of shard 0 first; nil: the job's ps.addresses. Those of the job have the standbys that it says, all others none.
 	To []string
+	// Progress, if not nil, is told about once a second how far it is, and at the end, by one goroutine at a time, until Scale returns.
+	Progress func(ScaleProgress)
 }
+
+// ScaleProgress is how far a change of the number of shards is.
+type ScaleProgress struct {
+	// Shards is how many there will be, Took the time until now.
+	Shards int
+	Took   time.Duration
+	// Snapshots were taken since, by which rows come to their shards; the last of them wrote so many rows. The fewer, the sooner it is over.
+	Snapshots, Rows int64
+}
+
+// askAfter is how often a command that waits for shard 0 asks how far it is.
+const askAfter = time.Second
 
 // Scale makes the shards of a running job others, while its workers continue, and returns when all have their state; see [coordinator.Cluster.Scale].
 // Asked again for the same it waits for what was decided. Errors: [pipeline.ErrConfig] for a job without ps.addresses and a list that cannot follow the
@@ -32,7 +49,9 @@ func Scale(ctx context.Context, cfg *spec.Config, o ScaleOptions) (done *result.
 		}
 	}
 	err = ask(ctx, cfg, o.Asking, "end it, change ps.shards and start it again", func(remote *rpc.Remote) error {
+		stop := o.watch(ctx, remote, len(to))
 		r, err := remote.Scale(ctx, wiring.Addrs(&cfg.PS, to))
+		stop()
 		if err == nil {
 			done = &result.Scaled{
 				Before: r.From, Shards: r.To, Addresses: to, Snapshot: r.Snapshot, Rows: r.Rows, Again: r.Again, Took: r.Took.Seconds(), Pause: r.Pause.Seconds(),
@@ -41,4 +60,55 @@ func Scale(ctx context.Context, cfg *spec.Config, o ScaleOptions) (done *result.
 		return err
 	})
 	return done, err
+}
+
+// watch tells [ScaleOptions].Progress how far it is until stop is called, which waits for the last call, and makes one more.
+func (o *ScaleOptions) watch(ctx context.Context, remote *rpc.Remote, shards int) (stop func()) {
+	if o.Progress == nil {
+		return func() {}
+	}
+	begun, first, p := time.Now(), snapshotOf(remote.Info()), ScaleProgress{Shards: shards}
+	tell := func(ctx context.Context) {
+		newest, err := remote.Glance(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		// One that does not answer, as while shards change, may do so the next time.
+		if err == nil && newest != nil && newest.ID > first {
+			p.Snapshots, p.Rows = int64(newest.ID-first), newest.Written()
+		}
+		p.Took = time.Since(begun)
+		o.Progress(p)
+	}
+	asking, cancel := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() {
+		every := time.NewTicker(askAfter)
+		defer every.Stop()
+		for {
+			select {
+			case <-every.C:
+				tell(asking)
+			case <-asking.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		done.Wait()
+		tell(ctx)
+	}
+}
+
+// snapshotOf is the number of the newest snapshot that a cluster has; 0: none.
+func snapshotOf(c ps.ClusterInfo) uint64 {
+	switch {
+	case c.Newest != nil:
+		return c.Newest.ID
+	case c.Restored != nil:
+		return c.Restored.ID
+	default:
+		return 0
+	}
 }

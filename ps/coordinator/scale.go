@@ -17,7 +17,6 @@ import (
 	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/ps"
-	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
 // Scale makes the shards those at the given addresses, as [Options].Addrs has them, while workers continue: shards are added and removed at the end of the list. Those that are
@@ -162,7 +161,7 @@ func (c *Cluster) approach(ctx context.Context, peers []ps.Peer, numShards int) 
 			return info, behind, err
 		}
 		before := written
-		if written = rowsIn(&info); round == 1 {
+		if written = info.Written(); round == 1 {
 			written = info.Rows() // they were all read
 		}
 		soon := c.opts.Hold > 0 && time.Since(began) <= soonRound
@@ -182,16 +181,6 @@ func (c *Cluster) approach(ctx context.Context, peers []ps.Peer, numShards int) 
 			hurry, written = true, math.MaxInt64/2 // the next one has what changed while this one took its time
 		}
 	}
-}
-
-// rowsIn is how many rows a snapshot has itself, of made, changed and removed ones.
-func rowsIn(info *ps.SnapshotInfo) (n int64) {
-	for _, f := range info.Files {
-		if f.Kind == snapshot.KindRows || f.Kind == snapshot.KindRemoved {
-			n += f.Rows
-		}
-	}
-	return n
 }
 
 // prepare has shards read ahead. One that has no room for it reads when it is given the state.

@@ -395,6 +395,18 @@ func (r *Remote) Newest(ctx context.Context) (*ps.SnapshotInfo, error) {
 	return r.Info().Restored, nil
 }
 
+// Glance is Newest for one who looks how far shard 0 is: it is asked once, and neither waited for nor followed to other shards. nil: there is none.
+func (r *Remote) Glance(ctx context.Context) (*ps.SnapshotInfo, error) {
+	in, err := until(ctx, r, patience{}, psv1.CoordinatorClient.Info, &psv1.InfoRequest{})
+	if err != nil {
+		return nil, err
+	}
+	if newest, err := fromManifest(in.Newest, in.NewestPath); newest != nil || err != nil {
+		return newest, err
+	}
+	return fromManifest(in.Restored, in.RestoredPath)
+}
+
 // Snapshot is [coordinator.Cluster.Snapshot]. A call whose connection breaks is made again, so there may be one snapshot more.
 func (r *Remote) Snapshot(ctx context.Context, o ps.SnapshotOptions) (ps.SnapshotInfo, error) {
 	resp, err := again(ctx, r, psv1.CoordinatorClient.Snapshot, &psv1.SnapshotRequest{Pin: o.Pin, Note: o.Note, Label: o.Label, IfChanged: o.IfChanged})

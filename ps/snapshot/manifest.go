@@ -151,6 +151,16 @@ func (i *Info) Rows() int64 {
 	return n
 }
 
+// Written is how many rows its own files have: made and changed ones, and ids of removed ones.
+func (i *Info) Written() (n int64) {
+	for _, f := range i.Files {
+		if f.Kind == KindRows || f.Kind == KindRemoved {
+			n += f.Rows
+		}
+	}
+	return n
+}
+
 // TotalRows is how many rows of a table a file of rows stands for, those of the bases included.
 func (i *Info) TotalRows(f FileInfo) int64 {
 	if i.Base == nil {

@@ -32,9 +32,23 @@ func (a *App) inspectSlots(ctx context.Context, path string, out *outcome) error
 	return nil
 }
 
-// rowProgress shows how far rows are read, as [ui.StatusLine] does for examples: on a terminal in a line that is redrawn ten times a second at most, elsewhere
-// as a log line every [ui.LogEvery], and not at all under --json and --quiet.
+// rowProgress shows how far rows are read.
 func (a *App) rowProgress() func(read, total int64) {
+	show := a.progress("inspect")
+	if show == nil {
+		return nil
+	}
+	return func(read, total int64) {
+		show(func() (string, []slog.Attr) {
+			return fmt.Sprintf("reading %s of %s rows, %.0f%%", ui.Count(read), ui.Count(total), math.Floor(100*float64(read)/float64(max(1, total)))),
+				[]slog.Attr{slog.Int64("rows", read), slog.Int64("total", total)}
+		})
+	}
+}
+
+// progress returns what shows how far a phase is, as [ui.StatusLine] does for examples: on a terminal in a line that is redrawn ten times a second at most, elsewhere
+// as a log line every [ui.LogEvery]; nil under --json and --quiet. How far it is, in words and as attributes, is asked for when it is shown.
+func (a *App) progress(phase string) func(how func() (string, []slog.Attr)) {
 	if a.json || a.quiet {
 		return nil
 	}
@@ -42,17 +56,18 @@ func (a *App) rowProgress() func(read, total int64) {
 	if a.screen.Terminal {
 		every, next = time.Second/10, time.Now()
 	}
-	return func(read, total int64) {
+	return func(how func() (string, []slog.Attr)) {
 		at := time.Now()
 		if at.Before(next) {
 			return
 		}
 		next = at.Add(every)
+		line, attrs := how()
 		if a.screen.Terminal {
-			a.screen.SetLine(fmt.Sprintf("reading %s of %s rows, %.0f%%", ui.Count(read), ui.Count(total), math.Floor(100*float64(read)/float64(max(1, total)))))
+			a.screen.SetLine(line)
 			return
 		}
-		a.logger.Load().LogAttrs(context.Background(), slog.LevelInfo, "progress", slog.String("phase", "inspect"), slog.Int64("rows", read), slog.Int64("total", total))
+		a.logger.Load().LogAttrs(context.Background(), slog.LevelInfo, "progress", append([]slog.Attr{slog.String("phase", phase)}, attrs...)...)
 	}
 }
 

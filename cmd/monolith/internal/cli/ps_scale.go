@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,7 +49,8 @@ that are started with the list from before follow the new one. docs/cluster.md h
 			if err != nil {
 				return err
 			}
-			o := job.ScaleOptions{Asking: how}
+			o := job.ScaleOptions{Asking: how, Progress: a.scaleProgress()}
+			defer a.screen.SetLine("")
 			if cmd.Flags().Changed("to") {
 				o.To = to
 			}
@@ -65,6 +67,25 @@ that are started with the list from before follow the new one. docs/cluster.md h
 	addWait(cmd, &wait)
 	cmd.Flags().StringSliceVar(&to, "to", nil, "`addresses` of all shards, that of shard 0 first (default: ps.addresses of the job file)")
 	return cmd
+}
+
+// scaleProgress shows how far a change of the number of shards is.
+func (a *App) scaleProgress() func(job.ScaleProgress) {
+	show := a.progress("scale")
+	if show == nil {
+		return nil
+	}
+	return func(p job.ScaleProgress) {
+		show(func() (string, []slog.Attr) {
+			line := fmt.Sprintf("to %s, %.0f s: ", plural(p.Shards, "shard"), p.Took.Seconds())
+			if p.Snapshots == 0 {
+				line += "a snapshot is written"
+			} else {
+				line += fmt.Sprintf("%s taken, %s rows in the last", plural(int(p.Snapshots), "snapshot"), ui.Count(p.Rows))
+			}
+			return line, []slog.Attr{slog.Int("shards", p.Shards), slog.Int64("snapshots", p.Snapshots), slog.Int64("rows", p.Rows), slog.Duration("took", p.Took)}
+		})
+	}
 }
 
 func writeScaled(w io.Writer, s *job.Scaled) error {
