@@ -18,3 +18,14 @@ func Parse(s string, bitSize int) (float64, error) {
 	}
 	return x, nil
 }
+
+// Truth reads true and false as data has them: so, as True and False (pandas), or as TRUE and FALSE (spreadsheets).
+func Truth(s string) (is, ok bool) {
+	switch s {
+	case "true", "True", "TRUE":
+		return true, true
+	case "false", "False", "FALSE":
+		return false, true
+	}
+	return false, false
+}

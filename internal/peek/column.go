@@ -4,7 +4,6 @@ import (
 	"math"
 	"math/bits"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -146,10 +145,10 @@ func (c *Column) value(x any) (holds bool) {
 		}
 		_, err = strconv.ParseInt(x, 10, 64)
 		whole = err == nil
-		switch {
-		case isTime.MatchString(x):
+		if isTime.MatchString(x) {
 			c.times++
-		case slices.Contains([]string{"true", "false", "True", "False", "TRUE", "FALSE"}, x):
+		}
+		if _, ok := decimal.Truth(x); ok {
 			c.truths++
 		}
 		for _, sep := range []byte("|,;") {

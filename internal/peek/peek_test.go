@@ -276,6 +276,8 @@ func TestProposeTextOfCSV(t *testing.T) {
 			{Name: "born", Type: "text", Value: "2017/12/3" + strconv.Itoa(i%2)},
 			{Name: "code", Type: "text", Value: "2017-50-6" + strconv.Itoa(i%7)},
 			{Name: "uid", Type: "text", Value: []string{"-1", "u7", "9223372036854775808"}[i%3]},
+			{Name: "aid", Type: "text", Value: []string{"-1", "a7"}[i%2]},
+			{Name: "bid", Type: "text", Value: []string{"b7", "9223372036854775808"}[i%2]},
 			{Name: "site", Type: "text", Value: strconv.Itoa(i%7 - 3)},
 			{Name: "c20", Type: "text", Value: strconv.Itoa(i%7 - 1)},
 			{Name: "c21", Type: "text", Value: strconv.Itoa(i%7 - 2)},
@@ -290,8 +292,10 @@ func TestProposeTextOfCSV(t *testing.T) {
     # - born: left out, it looks like a time
     - {name: code, slot: 2}
     - {name: uid, slot: 3, type: string}   # some are numbers below 0 or above 2^48, which are no ids as they are
-    - {name: site, slot: 4, hash: hash}   # whole numbers from -3: an id, or a quantity (then kind: dense, without hash)?
-    - {name: c20, slot: 5, hash: hash}   # whole numbers from -1: an id, or a quantity (then kind: dense, without hash)?
+    - {name: aid, slot: 4, type: string}   # some are numbers below 0 or above 2^48, which are no ids as they are
+    - {name: bid, slot: 5, type: string}   # some are numbers below 0 or above 2^48, which are no ids as they are
+    - {name: site, slot: 6, hash: hash}   # whole numbers from -3: an id, or a quantity (then kind: dense, without hash)?
+    - {name: c20, slot: 7, hash: hash}   # whole numbers from -1: an id, or a quantity (then kind: dense, without hash)?
     - {name: c21, kind: dense}   # -2 to 4, mean 0.85
   label: label
 `

@@ -258,7 +258,7 @@ func TestTextLabels(t *testing.T) {
 		[]string{"user=[1:1] __label__=1 __position__=10"},
 		[]string{`src/part-0 position 10: bad label: column "bought" has integers, and is compared with the text "yes" "{\"user\": 1, \"bought\": 1}"`})
 	opts.Labels[0].Width, opts.Labels[0].Accepts = 2, anyNumber
-	check(t, parseRecords(t, opts, "", lines(`{"user": 1, "bought": ["no", "yes"]}`)...), []string{"user=[1:1] __label__=[0 1] __position__=10"}, nil)
+	check(t, parseRecords(t, opts, "", lines(`{"user": 1, "bought": ["no", " yes "]}`)...), []string{"user=[1:1] __label__=[0 1] __position__=10"}, nil)
 }
 
 // TestTextLabelsOfColumns: a column of numbers is no label where a text is compared.

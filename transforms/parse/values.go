@@ -144,10 +144,11 @@ func parseNumber(b []byte) (float32, bool) {
 	if v, ok := parseFloat(b); ok {
 		return v, true
 	}
-	switch b = bytes.TrimSpace(b); string(b) {
-	case "true", "True", "TRUE":
-		return 1, true
-	case "false", "False", "FALSE":
+	b = bytes.TrimSpace(b)
+	if is, ok := decimal.Truth(string(b)); ok {
+		if is {
+			return 1, true
+		}
 		return 0, true
 	}
 	return parseFloat(b)
