@@ -67,15 +67,28 @@ func (o *ScaleOptions) watch(ctx context.Context, remote *rpc.Remote, shards int
 	if o.Progress == nil {
 		return func() {}
 	}
-	begun, first, p := time.Now(), snapshotOf(remote.Info()), ScaleProgress{Shards: shards}
-	tell := func(ctx context.Context) {
+	begun, p := time.Now(), ScaleProgress{Shards: shards}
+	first, known := uint64(0), false
+	// probe takes note of the snapshots since the first probe that was answered: shard 0 may not answer now, as while shards change, and do so the next time.
+	probe := func(ctx context.Context) {
 		newest, err := remote.Glance(ctx)
-		if ctx.Err() != nil {
+		if err != nil {
 			return
 		}
-		// One that does not answer, as while shards change, may do so the next time.
-		if err == nil && newest != nil && newest.ID > first {
+		if newest == nil {
+			newest = &ps.SnapshotInfo{}
+		}
+		if !known {
+			first, known = newest.ID, true
+		}
+		if newest.ID > first {
 			p.Snapshots, p.Rows = int64(newest.ID-first), newest.Written()
+		}
+	}
+	probe(ctx)
+	tell := func(ctx context.Context) {
+		if probe(ctx); ctx.Err() != nil {
+			return
 		}
 		p.Took = time.Since(begun)
 		o.Progress(p)
@@ -98,17 +111,5 @@ func (o *ScaleOptions) watch(ctx context.Context, remote *rpc.Remote, shards int
 		cancel()
 		done.Wait()
 		tell(ctx)
-	}
-}
-
-// snapshotOf is the number of the newest snapshot that a cluster has; 0: none.
-func snapshotOf(c ps.ClusterInfo) uint64 {
-	switch {
-	case c.Newest != nil:
-		return c.Newest.ID
-	case c.Restored != nil:
-		return c.Restored.ID
-	default:
-		return 0
 	}
 }

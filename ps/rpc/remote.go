@@ -49,7 +49,7 @@ const (
 	defaultRetryFor = 30 * time.Second
 	minBackoff      = 20 * time.Millisecond
 	maxBackoff      = time.Second
-	leastAttempt    = time.Second // that Options.WaitFor allows
+	leastAttempt    = time.Second // of a call that is not made for as long as it takes
 )
 
 // Remote is a cluster in other processes, as a worker sees it. Its methods may overlap. Calls whose process does not
@@ -395,9 +395,9 @@ func (r *Remote) Newest(ctx context.Context) (*ps.SnapshotInfo, error) {
 	return r.Info().Restored, nil
 }
 
-// Glance is Newest for one who looks how far shard 0 is: it is asked once, and neither waited for nor followed to other shards. nil: there is none.
+// Glance is Newest for one who looks how far shard 0 is: it is asked once, not waited for if it is not ready or silent, and not followed to other shards. nil: there is none.
 func (r *Remote) Glance(ctx context.Context) (*ps.SnapshotInfo, error) {
-	in, err := until(ctx, r, patience{}, psv1.CoordinatorClient.Info, &psv1.InfoRequest{})
+	in, err := until(ctx, r, patience{each: leastAttempt}, psv1.CoordinatorClient.Info, &psv1.InfoRequest{})
 	if err != nil {
 		return nil, err
 	}
