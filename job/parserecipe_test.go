@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/parquet-go/parquet-go"
+
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/pipeline"
 )
@@ -135,57 +137,68 @@ func compact(t *testing.T, b []byte) string {
 	return v.String()
 }
 
-// TestLabelOfText trains on labels that are words, whose comparison a snapshot knows, as it does that of a number.
+// TestLabelOfText trains on labels and masks that are words, of lines and of columns, whose comparison a snapshot knows, as it does that of a number.
 func TestLabelOfText(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var csv strings.Builder
+	type row struct {
+		Item  int64  `parquet:"item"`
+		Word  string `parquet:"word"`
+		Truth bool   `parquet:"truth"`
+	}
+	var rows []row
 	for i := range 200 {
-		fmt.Fprintf(&csv, "%d,%s,%t\n", i%5, []string{"not yet", "yes"}[i%2], i%2 == 1)
+		word := []string{"not yet", "yes"}[i%2]
+		fmt.Fprintf(&csv, "%d,%s,%t\n", i%5, word, i%2 == 1)
+		rows = append(rows, row{int64(i % 5), word, i%2 == 1})
 	}
 	if err := os.WriteFile(filepath.Join(dir, "a.csv"), []byte(csv.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	load := func(run, label string) *job.Config {
-		t.Helper()
-		c, err := job.Decode(fmt.Appendf(nil, `
-version: 1
-name: words
-dir: %q
-deterministic: true
-source: {text: {files: [%q]}}
-parse: {format: csv, columns: [item, word, truth], features: [{name: item, slot: 1}], label: %s}
-model: {lr: {}}
-train: {batch: 50}
-snapshot: {every: 0s}
-`, filepath.Join(dir, run), filepath.Join(dir, "a.csv"), label), "words.yaml", job.LoadOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
+	if err := parquet.WriteFile(filepath.Join(dir, "a.parquet"), rows); err != nil {
+		t.Fatal(err)
 	}
-	digests := map[string]bool{}
-	for i, label := range []string{`{name: word, positive: "== yes"}`, `{name: word, positive: "!= not yet"}`, "truth"} {
-		r, err := job.Run(t.Context(), load(fmt.Sprint(i), label), job.RunOptions{})
-		if err != nil {
-			t.Fatal(err)
+	const lines, columns = "text: {files: [%q]}}\nparse: {format: csv, columns: [item, word, truth]", "parquet: {files: [%q]}}\nparse: {format: columns"
+	for file, source := range map[string]string{"a.csv": lines, "a.parquet": columns} {
+		load := func(run, label string) *job.Config {
+			t.Helper()
+			c, err := job.Decode(fmt.Appendf(nil, "version: 1\nname: words\ndir: %q\ndeterministic: true\nsource: {"+source+", features: [{name: item, slot: 1}]%s\nmodel: {lr: {}}\ntrain: {batch: 50}\nsnapshot: {every: 0s}\n",
+				filepath.Join(dir, file+run), filepath.Join(dir, file), label), "words.yaml", job.LoadOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c
 		}
-		info, err := job.InspectSnapshot(t.Context(), r.Snapshot)
-		if err != nil {
-			t.Fatal(err)
+		digests := map[string]bool{}
+		for i, label := range []string{
+			`, label: {name: word, positive: "== yes"}}`, `, label: {name: word, positive: "!= not yet"}}`, ", label: truth}",
+		} {
+			r, err := job.Run(t.Context(), load(fmt.Sprint(i), label), job.RunOptions{})
+			if err != nil {
+				t.Fatalf("%s: %s: %v", file, label, err)
+			}
+			info, err := job.InspectSnapshot(t.Context(), r.Snapshot)
+			if err != nil {
+				t.Fatal(err)
+			}
+			digests[info.Digest] = true
+			if r.Examples != 200 {
+				t.Errorf("%s: %s: %d examples", file, label, r.Examples)
+			}
 		}
-		digests[info.Digest] = true
-		if r.Examples != 200 {
-			t.Errorf("%s: %d examples", label, r.Examples)
+		if len(digests) != 1 {
+			t.Errorf("%s: the same labels give %d models", file, len(digests))
 		}
-	}
-	if len(digests) != 1 {
-		t.Errorf("the same labels give %d models", len(digests))
-	}
-	if _, err := job.Run(t.Context(), load("0", `{name: word, positive: " ==  yes "}`), job.RunOptions{}); err != nil {
-		t.Errorf("written in another way: %v", err)
-	}
-	if _, err := job.Run(t.Context(), load("0", `{name: word, positive: "== not yet"}`), job.RunOptions{}); err == nil || !strings.Contains(err.Error(), `positive was "== yes", is "== not yet"`) {
-		t.Errorf("another comparison: %v", err)
+		masked, err := job.Run(t.Context(), load("masked", "}\nheads: [{name: h, label: truth, mask: {column: word, positive: \"== yes\"}}]"), job.RunOptions{})
+		if err != nil || masked.Examples != 200 {
+			t.Errorf("%s: a mask of words: %+v, %v", file, masked, err)
+		}
+		if _, err := job.Run(t.Context(), load("0", `, label: {name: word, positive: " ==  yes "}}`), job.RunOptions{}); err != nil {
+			t.Errorf("%s: written in another way: %v", file, err)
+		}
+		if _, err := job.Run(t.Context(), load("0", `, label: {name: word, positive: "== not yet"}}`), job.RunOptions{}); err == nil || !strings.Contains(err.Error(), `positive was "== yes", is "== not yet"`) {
+			t.Errorf("%s: another comparison: %v", file, err)
+		}
 	}
 }

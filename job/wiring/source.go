@@ -204,14 +204,22 @@ func columnsToRead(opts parse.Options) *arrow.Schema {
 		add(j.Key, component.IDs())
 	}
 	for _, l := range opts.Labels {
-		add(l.Column, arrow.PrimitiveTypes.Float32)
-		add(l.Mask, arrow.PrimitiveTypes.Float32)
+		add(l.Column, comparedType(l.Positive))
+		add(l.Mask, comparedType(l.MaskPositive))
 	}
 	for _, k := range opts.Keys {
 		add(k.Column, component.IDs())
 	}
 	add(opts.Weight.Column, arrow.PrimitiveTypes.Float32)
 	return arrow.NewSchema(fields, nil)
+}
+
+// comparedType is what a condition compares.
+func comparedType(positive string) arrow.DataType {
+	if parse.ComparesText(positive) {
+		return arrow.BinaryTypes.Binary
+	}
+	return arrow.PrimitiveTypes.Float32
 }
 
 // ParseOptions is the job's parse section in the words of the parse package.

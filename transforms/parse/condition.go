@@ -20,6 +20,12 @@ type condition struct {
 // The operators, longest first, so that >= is not read as >.
 var operators = []string{">=", "<=", "==", "!=", ">", "<"}
 
+// ComparesText reports whether a condition, as [Label].Positive has it, is one on text, for which a column has to be read as that.
+func ComparesText(positive string) bool {
+	c, err := parseCondition(positive)
+	return err == nil && c.text != nil
+}
+
 // parseCondition reads an operator and a number, or == or != and a text, or nothing.
 func parseCondition(s string) (condition, error) {
 	s = strings.TrimSpace(s)
