@@ -74,6 +74,9 @@ func LeftOf(of Cut, numbers []uint32) (counted, left int) {
 // Has reports whether the row of a number is among changes.
 func Has(c *Changes, id uint32) bool { return c.has(id) }
 
+// Populated waits until all memory is populated that the growth of a table has asked for.
+func Populated(of Table) { of.(*Mem).index.populate.done.Wait() }
+
 // Arena is memory in chunks, as images have it.
 type Arena struct{ a arena }
 
