@@ -149,6 +149,16 @@ func pairColumnsAVX512BF16(pairs int, n int, src *float32, lda int, dst *float32
 //go:noescape
 func pairColumnsOfHalvesAVX512BF16(pairs int, n int, src *uint16, lda int, dst *float32)
 
+// sumTilesAMX computes the sums of blocks of 32 rows of pairs x, rs bytes apart, times the panel b, 32 pairs wide, over steps of 16 pairs each, at least 1. A block's are 32 rows of 32 floats without gaps; rows of C, ldc bytes apart, are asked for.
+//
+//go:noescape
+func sumTilesAMX(steps int, blocks int, x *float32, rs int, b *float32, sums *float32, config *byte, c *float32, ldc int)
+
+// endTilesAMX stores rows of sums, of which 1 to 32 columns count, 128 bytes apart, to rows of C that are ldc bytes apart.
+//
+//go:noescape
+func endTilesAMX(rows int, columns int, sums *float32, c *float32, ldc int, flags int, bias *float32)
+
 // dotAVX512 is the sum of the n products of x and y.
 //
 //go:noescape

@@ -118,6 +118,14 @@ func pairColumnsOfHalvesAVX512BF16(pairs int, n int, src *uint16, lda int, dst *
 	interpret("pairColumnsOfHalvesAVX512BF16", pairs, n, src, lda, dst)
 }
 
+func sumTilesAMX(steps int, blocks int, x *float32, rs int, b *float32, sums *float32, config *byte, c *float32, ldc int) {
+	interpret("sumTilesAMX", steps, blocks, x, rs, b, sums, config, c, ldc)
+}
+
+func endTilesAMX(rows int, columns int, sums *float32, c *float32, ldc int, flags int, bias *float32) {
+	interpret("endTilesAMX", rows, columns, sums, c, ldc, flags, bias)
+}
+
 func dotAVX512(n int, x *float32, y *float32) float32 { return interpret("dotAVX512", n, x, y) }
 
 func sumAVX512(n int, x *float32) float32 { return interpret("sumAVX512", n, x) }

@@ -568,6 +568,14 @@ func pairColumnsOfHalvesAVX512BF16(pairs int, n int, src *uint16, lda int, dst *
 	panic("simd: pairColumnsOfHalvesAVX512BF16 on a processor without it")
 }
 
+func sumTilesAMX(steps int, blocks int, x *float32, rs int, b *float32, sums *float32, config *byte, c *float32, ldc int) {
+	panic("simd: sumTilesAMX on a processor without it")
+}
+
+func endTilesAMX(rows int, columns int, sums *float32, c *float32, ldc int, flags int, bias *float32) {
+	panic("simd: endTilesAMX on a processor without it")
+}
+
 func dotAVX512(n int, x *float32, y *float32) float32 {
 	panic("simd: dotAVX512 on a processor without it")
 }

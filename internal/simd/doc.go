@@ -4,14 +4,15 @@
 // # Families
 //
 // A [Family] is a set of kernels for one kind of processor. [Active] is that of this process: the widest the processor has,
-// or what MONOLITH_SIMD asks for (off, avx2 or avx512; [Check] reports a value that cannot be had). Kernels that treat each
+// or what MONOLITH_SIMD asks for (off, avx2, avx512 or amx; [Check] reports a value that cannot be had). Kernels that treat each
 // element for itself (conversions, rules of optimizers, rectifiers, pooling) give the same bits in every family. Those that
 // sum products (matrix products, [Dot], [Axpy]) give the same bits within a family, whatever the number of threads and
 // however the rows of a batch are divided among calls: each element of a result is summed in an order that depends on
 // nothing but the length of the sum. Between families they differ in the last bits, so the family belongs to what a
-// bit-exact run is described by.
+// bit-exact run is described by. Products of bfloat16 have the same bits in every family but [AMX], which is a family for their sake alone: [Family.Float32] is
+// what all else is described by.
 //
-// The kernels of AVX-512 were checked by a test that interprets their instructions (TestInterpretedAVX512), and by the same tests
+// The kernels of AVX-512 and AMX were checked by a test that interprets their instructions (TestInterpretedAVX512), and by the same tests
 // as the others where the processor has them.
 //
 // With the build tag openblas (and cgo) products of matrices are those of OpenBLAS, but for the portable family: a program that wants them links its

@@ -21,9 +21,9 @@ func RoundingOf(arch string, fused bool) string { return roundingOf(arch, fused)
 
 // SetActive makes f the family of the functions without a pool, and returns what makes it the former again.
 func SetActive(f Family) (restore func()) {
-	former := active
-	active = f
-	return func() { active = former }
+	former := chosen
+	chosen, active = f, f.Float32()
+	return func() { chosen, active = former, former.Float32() }
 }
 
 // Interpreted is set where the instructions of AVX-512 are interpreted.

@@ -19,16 +19,24 @@ const (
 	AVX2
 	// AVX512 needs F, BW, DQ and VL.
 	AVX512
+	// AMX is AVX512 but for products of bfloat16 ([Pool.GemmBF16], [Pool.GemmHalf]), which are those of AMX-BF16, in another order of sums: Xeons since 2023, where the
+	// system lets the process have its registers.
+	AMX
 )
 
 // Env is the environment variable that forces a family.
 const Env = "MONOLITH_SIMD"
 
-// String is the name that goes into snapshots and reports: portable, avx2 or avx512, the latter two with +openblas in a program that was built with the
+// Float32 is the family that everything but products of bfloat16 is of: AVX512 of AMX, and f of all others.
+func (f Family) Float32() Family { return min(f, AVX512) }
+
+// String is the name that goes into snapshots and reports: portable, avx2, avx512 or amx, the latter three with +openblas in a program that was built with the
 // tag openblas, whose products are those of OpenBLAS. Programs that two compilers' rules made have names of their own, because the same Go code rounds
 // differently in them: portable-arm64 (of [runtime.GOARCH], elsewhere than on amd64; its package math differs too), and +fma where x*y+z is rounded once on amd64 (GOAMD64=v3).
 func (f Family) String() string {
 	switch f {
+	case AMX:
+		return "amx" + suffix + rounding
 	case AVX512:
 		return "avx512" + suffix + rounding
 	case AVX2:
@@ -58,7 +66,7 @@ func roundingOf(arch string, fused bool) string {
 func productPlus(x, y, z float32) float32 { return x*y + z }
 
 // settings are the values of [Env] that ask for a family.
-var settings = map[Family]string{Portable: "off", AVX2: "avx2", AVX512: "avx512"}
+var settings = map[Family]string{Portable: "off", AVX2: "avx2", AVX512: "avx512", AMX: "amx"}
 
 // Setting returns what makes this program use the family that a snapshot or report calls name, as in MONOLITH_SIMD=off; the processor may lack it. It is empty for families of programs for another
 // architecture, or compiled in another way, which this one has not.
@@ -71,11 +79,14 @@ func Setting(name string) string {
 	return ""
 }
 
-// active is a constant of the process: it is set before main and never again.
-var active, errEnv = choose(os.Getenv(Env), Available())
+// chosen is a constant of the process: it is set before main and never again.
+var chosen, errEnv = choose(os.Getenv(Env), Available())
+
+// active is the family of functions without a pool.
+var active = chosen.Float32()
 
 // Active is the family of this process.
-func Active() Family { return active }
+func Active() Family { return chosen }
 
 // Check reports a value of MONOLITH_SIMD that is unknown or asks for what the processor has not; [Active] is then the widest
 // family. Programs call it at start.
@@ -88,6 +99,9 @@ func Available() []Family {
 		all = append(all, AVX2)
 		if hasAVX512() {
 			all = append(all, AVX512)
+			if hasTiles() {
+				all = append(all, AMX)
+			}
 		}
 	}
 	return all
@@ -105,10 +119,10 @@ func choose(env string, available []Family) (Family, error) {
 		}
 	}
 	if !ok {
-		return best, fmt.Errorf("simd: %s=%q is none of off, avx2 and avx512; leave it empty for %s", Env, env, best)
+		return best, fmt.Errorf("simd: %s=%q is none of off, avx2, avx512 and amx; leave it empty for %s", Env, env, best)
 	}
 	if !slices.Contains(available, f) {
-		return best, fmt.Errorf("simd: %s=%s: this processor has not the instructions of %s; leave it empty for %s", Env, env, f, best)
+		return best, fmt.Errorf("simd: %s=%s: this processor, or its system, has not the instructions of %s; leave it empty for %s", Env, env, f, best)
 	}
 	return f, nil
 }

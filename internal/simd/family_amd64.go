@@ -10,5 +10,13 @@ func hasAVX512() bool {
 		cpu.X86.HasAVX512VL && cpu.X86.HasBMI2
 }
 
-// hasPairs reports whether the processor has VDPBF16PS (AVX512-BF16), which belongs to no family of its own: its bits are those of AVX512.
-func hasPairs() bool { return hasAVX512() && (interpreted || cpu.X86.HasAVX512BF16) }
+// hasPairs reports whether products of bfloat16 are those of VDPBF16PS (AVX512-BF16) in the family AVX512, whose bits they have. A processor with AMX has the instruction, but
+// it takes twice the time of one of float32 there, so that a product would take 1.6 times as long.
+func hasPairs() bool {
+	return hasAVX512() && (interpreted || cpu.X86.HasAVX512BF16 && !cpu.X86.HasAMXTile)
+}
+
+// hasTiles reports whether the processor has AMX-BF16 and the system lets this process have its registers.
+func hasTiles() bool {
+	return hasAVX512() && (interpreted || cpu.X86.HasAMXTile && cpu.X86.HasAMXBF16 && cpu.X86.HasAVX512BF16 && askForTiles())
+}

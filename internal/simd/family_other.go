@@ -4,5 +4,5 @@ package simd
 
 func hasAVX2() bool   { return false }
 func hasAVX512() bool { return false }
-
-func hasPairs() bool { return false }
+func hasPairs() bool  { return false }
+func hasTiles() bool  { return false }

@@ -3,6 +3,7 @@ package simd_test
 import (
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,21 +13,25 @@ import (
 func TestChoose(t *testing.T) {
 	t.Parallel()
 	old, haswell := []simd.Family{simd.Portable}, []simd.Family{simd.Portable, simd.AVX2}
-	all := []simd.Family{simd.Portable, simd.AVX2, simd.AVX512}
+	skylake := []simd.Family{simd.Portable, simd.AVX2, simd.AVX512}
+	all := append(slices.Clone(skylake), simd.AMX)
 	tests := []struct {
 		env       string
 		available []simd.Family
 		want      simd.Family
 		err       string
 	}{
-		{"", all, simd.AVX512, ""},
+		{"", all, simd.AMX, ""},
+		{"", skylake, simd.AVX512, ""},
 		{"", old, simd.Portable, ""},
 		{"off", all, simd.Portable, ""},
 		{"AVX2", all, simd.AVX2, ""},
 		{"avx512", all, simd.AVX512, ""},
-		{"avx512", haswell, simd.AVX2, "MONOLITH_SIMD=avx512: this processor has not"},
+		{"amx", all, simd.AMX, ""},
+		{"amx", skylake, simd.AVX512, "MONOLITH_SIMD=amx: this processor, or its system, has not the instructions of amx"},
+		{"avx512", haswell, simd.AVX2, "MONOLITH_SIMD=avx512: this processor, or its system, has not"},
 		{"avx2", old, simd.Portable, "leave it empty for portable"},
-		{"sse", haswell, simd.AVX2, `MONOLITH_SIMD="sse" is none of off, avx2 and avx512`},
+		{"sse", haswell, simd.AVX2, `MONOLITH_SIMD="sse" is none of off, avx2, avx512 and amx`},
 	}
 	for _, test := range tests {
 		got, err := simd.Choose(test.env, test.available)
@@ -60,7 +65,7 @@ func TestNamesOfFamilies(t *testing.T) {
 		t.Errorf("got the name %s, want %s", name, want)
 	}
 	for name, want := range map[string]string{
-		name: "MONOLITH_SIMD=off", simd.AVX2.String(): "MONOLITH_SIMD=avx2", simd.AVX512.String(): "MONOLITH_SIMD=avx512",
+		name: "MONOLITH_SIMD=off", simd.AVX2.String(): "MONOLITH_SIMD=avx2", simd.AVX512.String(): "MONOLITH_SIMD=avx512", simd.AMX.String(): "MONOLITH_SIMD=amx",
 		"portable-mips": "", "avx1024": "", "": "",
 	} {
 		if got := simd.Setting(name); got != want {
@@ -69,18 +74,22 @@ func TestNamesOfFamilies(t *testing.T) {
 	}
 }
 
-// TestFamilies says in the log what was tested, and that AVX-512 was not where the processor has none.
+// TestFamilies says in the log what was tested, and that AVX-512 or AMX was not where the processor has none.
 func TestFamilies(t *testing.T) {
 	t.Parallel()
 	for _, f := range simd.Available() {
 		t.Logf("this processor runs %s", f)
 	}
-	if all := simd.Available(); all[len(all)-1] != simd.AVX512 {
+	switch all := simd.Available(); all[len(all)-1] {
+	case simd.AMX:
+	case simd.AVX512:
+		t.Skip("this processor, or its system, has no AMX; its kernels are interpreted, not run")
+	default:
 		t.Skip("this processor has no AVX-512; its kernels are interpreted, not run")
 	}
 }
 
-// TestInterpretedAVX512 runs the tests of this package with the committed instructions of AVX-512 interpreted, so that they are
+// TestInterpretedAVX512 runs the tests of this package with the committed instructions of AVX-512 and AMX interpreted, so that they are
 // checked on every processor; see interpret_amd64.go.
 func TestInterpretedAVX512(t *testing.T) {
 	if simd.Interpreted {
@@ -100,7 +109,7 @@ func TestInterpretedAVX512(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, test := range []string{"TestGemm/avx512", "TestGemmBlocks/avx512", "TestGemmBF16/avx512", "TestRoundBF16/avx512", "TestKeep/avx512", "TestFormulas/avx512", "TestConversions/avx512", "TestEntries/avx512", "TestMaxMagnitude/avx512"} {
+	for _, test := range []string{"TestGemm/avx512", "TestGemmBlocks/avx512", "TestGemmBF16/avx512", "TestGemmBF16/amx", "TestRoundBF16/avx512", "TestKeep/avx512", "TestFormulas/avx512", "TestConversions/avx512", "TestEntries/avx512", "TestMaxMagnitude/avx512"} {
 		if !strings.Contains(string(out), "--- PASS: "+test) {
 			t.Errorf("%s was not run", test)
 		}

@@ -52,11 +52,12 @@ func (p *Pool) Gemm(transA, transB bool, m, n, k int, a []float32, lda int, b []
 
 // GemmBF16 is [Pool.Gemm] of the elements of A and B rounded to bfloat16 (to the nearest, ties to even), with sums in float32; what C holds and
 // the bias are not rounded: the product of mixed-precision training (Kalamkar et al., 2019, "A Study of BFLOAT16 for Deep Learning
-// Training", section 3). It has the bits of Gemm of operands that [RoundBF16] has rounded.
+// Training", section 3). It has the bits of Gemm of operands that [RoundBF16] has rounded, but in the family [AMX].
 //
-// The product of two such numbers has 16 bits of precision and is exact in float32, so that one rounding or two make no difference, and all families
+// The product of two such numbers has 16 bits of precision and is exact in float32, so that one rounding or two make no difference, and all other families
 // give the same bits, unless a number, a product or a sum is smaller than 2⁻¹²⁶. Processors with AVX512-BF16 multiply and add pairs of numbers, in the same order,
-// and count such as zeros.
+// and count such as zeros. So do those with AMX, which has an order of its own: of 32 numbers along k, counted from the beginning of a block, the products of even ones are added up and those of odd ones,
+// then both, and that to the sum.
 func (p *Pool) GemmBF16(transA, transB bool, m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, e Epilogue) {
 	checkMatrix("A", transA, m, k, len(a), lda)
 	p.multiply(true, transA, transB, m, n, k, a, nil, lda, b, ldb, c, ldc, e)
@@ -83,10 +84,15 @@ func (p *Pool) multiply(round, transA, transB bool, m, n, k int, a []float32, ha
 	}
 	g := &p.gemm
 	g.geometry = geometries[p.family]
-	g.pairs = round && p.pairs
+	g.pairs, g.tiled = round && (p.pairs || p.tiles), round && p.tiles
+	if g.tiled {
+		g.geometry = tiledGeometry
+	}
 	g.round, g.transA, g.transB, g.m, g.k = round, transA, transB, m, k
 	g.a, g.half, g.lda, g.b, g.ldb, g.c, g.ldc, g.e = a, half, lda, b, ldb, c, ldc, e
-	g.depth = blockDepth(k, g.kc)
+	if g.depth = blockDepth(k, g.kc); g.tiled {
+		g.depth = (g.depth + stepDepth - 1) / stepDepth * stepDepth
+	}
 	// What is packed of B at once stays in the cache: so many columns, and of these so many blocks of depth.
 	columns := max(packedFloats/g.depth/g.nr, 1) * g.nr
 	for g.j0 = 0; g.j0 < n; g.j0 += columns {
@@ -143,6 +149,7 @@ type gemmTask struct {
 	geometry
 	round          bool // A and B are rounded to bfloat16 as they are packed
 	pairs          bool // and are packed as pairs of such numbers, of which the first is in the upper half; see height
+	tiled          bool // for registers of AMX; see tiles.go
 	transA, transB bool
 	m, n, k        int // n columns from j0 on
 	j0, k0, k1     int // rows of B from k0 to k1
@@ -172,16 +179,20 @@ const panelsAtOnce = 4
 
 // height is how many rows a panel of kc rows of B has, and a packed column of A of as many numbers.
 func (g *gemmTask) height(kc int) int {
-	if g.pairs {
+	switch {
+	case g.tiled:
+		return (kc + stepDepth - 1) / stepDepth * (stepDepth / 2)
+	case g.pairs:
 		return (kc + 1) / 2
+	default:
+		return kc
 	}
-	return kc
 }
 
 func (g *gemmTask) panels() int { return (g.n + g.nr - 1) / g.nr }
 
 func (g *gemmTask) run() {
-	g.packed = grow(g.packed, g.panels()*g.nr*(g.k1-g.k0))
+	g.packed = grow(g.packed, g.panels()*g.nr*max(g.k1-g.k0, g.height(1)))
 	g.packing = true
 	blocks := (g.k1 - g.k0 + g.depth - 1) / g.depth
 	g.pool.Run(blocks*((g.panels()+panelsAtOnce-1)/panelsAtOnce), g)
@@ -233,7 +244,11 @@ func (g *gemmTask) Block(worker, block int) {
 		return
 	}
 	tiles, i, j := (g.m+g.mr-1)/g.mr, block%g.rowTasks, block/g.rowTasks
-	g.compute(&g.space[worker],
+	compute := g.compute
+	if g.tiled {
+		compute = g.computeTiled
+	}
+	compute(&g.space[worker],
 		part(i, g.rowTasks, tiles, g.mr, g.m), part(i+1, g.rowTasks, tiles, g.mr, g.m),
 		part(j, g.columnTasks, g.panels(), g.nr, g.n), part(j+1, g.columnTasks, g.panels(), g.nr, g.n))
 }
@@ -275,18 +290,7 @@ func (g *gemmTask) compute(s *space, i0, i1, j0, j1 int) {
 	for k0 := g.k0; k0 == g.k0 || k0 < g.k1; k0 += g.depth {
 		kc := min(g.depth, g.k1-k0)
 		h := g.height(kc)
-		flags := 0
-		if k0 > 0 || g.e.Add {
-			flags |= flagAdd
-		}
-		if k0+kc == g.k {
-			if g.e.Bias != nil {
-				flags |= flagBias
-			}
-			if g.e.Act == Relu {
-				flags |= flagRelu
-			}
-		}
+		flags := g.flags(k0, kc)
 		if g.transA && kc > 0 {
 			g.packA(s, i0, i1, k0, kc)
 		}
@@ -323,6 +327,22 @@ func (g *gemmTask) compute(s *space, i0, i1, j0, j1 int) {
 			}
 		}
 	}
+}
+
+// flags are those of tiles over kc rows of B from k0 on.
+func (g *gemmTask) flags(k0, kc int) (flags int) {
+	if k0 > 0 || g.e.Add {
+		flags |= flagAdd
+	}
+	if k0+kc == g.k {
+		if g.e.Bias != nil {
+			flags |= flagBias
+		}
+		if g.e.Act == Relu {
+			flags |= flagRelu
+		}
+	}
+	return flags
 }
 
 // round16 copies numbers of A from a place on, rounded.

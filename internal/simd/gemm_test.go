@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/monolith-go/monolith/internal/simd"
@@ -139,19 +142,28 @@ func close64(got, want, tolerance float64) bool {
 	return math.Abs(got-want) <= tolerance
 }
 
-// families runs f for each family that the processor has.
+// families runs f for each family that the processor has and that is one of float32 too.
 func families(t *testing.T, f func(t *testing.T, family simd.Family)) {
 	t.Helper()
-	for _, family := range simd.Available() {
+	each(t, floatFamilies(), f)
+}
+
+func floatFamilies() []simd.Family {
+	return slices.DeleteFunc(simd.Available(), func(f simd.Family) bool { return f != f.Float32() })
+}
+
+func each(t *testing.T, of []simd.Family, f func(t *testing.T, family simd.Family)) {
+	t.Helper()
+	for _, family := range of {
 		t.Run(family.String(), func(t *testing.T) { t.Parallel(); f(t, family) })
 	}
 }
 
-// eachActive runs f with each family that the processor has as the active one, one after the other: tests that call it are not
+// eachActive runs f with each such family as the active one, one after the other: tests that call it are not
 // parallel.
 func eachActive(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	for _, family := range simd.Available() {
+	for _, family := range floatFamilies() {
 		t.Run(family.String(), func(t *testing.T) {
 			defer simd.SetActive(family)()
 			f(t)
@@ -293,8 +305,41 @@ func TestGemmSameBits(t *testing.T) {
 	})
 }
 
-// TestGemmBF16: the product has the bits of the portable product of operands that were rounded one by one before, in each family, whatever the
-// transposes, threads and parts of the rows.
+// tiled is the product of operands that are rounded already in the order of AMX-BF16: blocks along k of at most 512 numbers, as equal as multiples of 32 are; of 32 numbers the products of even ones and those of odd
+// ones are added up, then both, and that to the block's sum.
+func (p *product) tiled(c []float32) {
+	blocks := max((p.k+511)/512, 1)
+	depth := (max((p.k+blocks-1)/blocks, 1) + 31) / 32 * 32
+	for i := range p.m {
+		for j := range p.n {
+			at := i*p.ldc + j
+			for k0 := 0; k0 == 0 || k0 < p.k; k0 += depth {
+				var sum float32
+				for l0, end := k0, min(k0+depth, p.k); l0 < end; l0 += 32 {
+					var of [2]float32 // even and odd
+					for l := l0; l < min(l0+32, end); l++ {
+						x, y := p.at(i, j, l)
+						of[l%2] += float32(x * y) // exact
+					}
+					sum += of[0] + of[1]
+				}
+				if k0 > 0 || p.e.Add {
+					sum += c[at]
+				}
+				c[at] = sum
+			}
+			if p.e.Bias != nil {
+				c[at] += p.e.Bias[j]
+			}
+			if p.e.Act == simd.Relu {
+				c[at] = max(c[at], 0)
+			}
+		}
+	}
+}
+
+// TestGemmBF16: the product has the bits of the portable product of operands that were rounded one by one before, in each family but AMX, and in that those of a
+// product in its order, whatever the transposes, threads and parts of the rows.
 func TestGemmBF16(t *testing.T) {
 	t.Parallel()
 	shapes := [][3]int{{1, 1, 1}, {15, 33, 9}, {29, 70, 300}, {2, 31, 2}, {45, 97, 47}, {211, 129, 700}, {64, 400, 257}, {5, 33, 1030}, {3, 4, 0}}
@@ -309,7 +354,7 @@ func TestGemmBF16(t *testing.T) {
 		}
 		return y
 	}
-	families(t, func(t *testing.T, family simd.Family) {
+	each(t, simd.Available(), func(t *testing.T, family simd.Family) {
 		one, three, portable := simd.NewPoolOf(family, 1), simd.NewPoolOf(family, 3), simd.NewPoolOf(simd.Portable, 1)
 		defer one.Close()
 		defer three.Close()
@@ -317,7 +362,7 @@ func TestGemmBF16(t *testing.T) {
 		plain := simd.NewPoolOf(family, 2)
 		defer plain.Close()
 		if family == simd.AVX512 && !simd.WithoutPairs(plain) {
-			t.Log("this processor has no AVX512-BF16: pairs are not multiplied")
+			t.Log("this processor has no AVX512-BF16, or AMX beside it: pairs are not multiplied")
 		}
 		for trans := range 4 {
 			for i, s := range shapes {
@@ -329,7 +374,11 @@ func TestGemmBF16(t *testing.T) {
 				exact := *p
 				exact.a, exact.b = rounded(p.a), rounded(p.b)
 				want := slices.Clone(p.c)
-				exact.run(portable, want)
+				if family == simd.AMX {
+					exact.tiled(want)
+				} else {
+					exact.run(portable, want)
+				}
 				for what, run := range map[string]func(c []float32){
 					"one thread":                  func(c []float32) { p.bf16(one, 0, p.m, c) },
 					"threads":                     func(c []float32) { p.bf16(three, 0, p.m, c) },
@@ -353,6 +402,39 @@ func TestGemmBF16(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestInterruptedGemmBF16: products on more threads than processors have the same bits while signals ask goroutines to make way for collections; registers of AMX are the system's to save.
+func TestInterruptedGemmBF16(t *testing.T) {
+	if simd.Interpreted {
+		t.Skip("interpreted instructions have no registers")
+	}
+	p := newProduct(5, false, false, 300, 130, 700, 0, 0)
+	pool := simd.NewPool(1)
+	defer pool.Close()
+	want := slices.Clone(p.c)
+	p.bf16(pool, 0, p.m, want)
+	var others sync.WaitGroup
+	var left atomic.Int64
+	left.Store(4)
+	for range left.Load() {
+		others.Go(func() {
+			defer left.Add(-1)
+			pool := simd.NewPool(1)
+			defer pool.Close()
+			for range 200 {
+				c := slices.Clone(p.c)
+				if p.bf16(pool, 0, p.m, c); !sameBits(c, want) {
+					t.Error("other bits")
+					return
+				}
+			}
+		})
+	}
+	for left.Load() > 0 {
+		runtime.GC()
+	}
+	others.Wait()
 }
 
 // bf16 computes some rows of C of rounded operands.
@@ -405,8 +487,8 @@ func TestGemmAllocatesNothing(t *testing.T) {
 	if simd.Interpreted {
 		t.Skip("the interpreter allocates")
 	}
-	for _, threads := range []int{1, 2} {
-		pool := simd.NewPool(threads)
+	for threads, family := range map[int]simd.Family{1: simd.Active(), 2: simd.Active(), 3: simd.Active().Float32()} {
+		pool := simd.NewPoolOf(family, threads)
 		defer pool.Close()
 		p := newProduct(1, true, true, 70, 50, 600, 0, 0)
 		run := func() {
@@ -425,7 +507,7 @@ func FuzzGemm(f *testing.F) {
 	f.Add(uint64(1), uint8(7), uint8(17), uint16(33), uint8(1), uint8(2))
 	f.Add(uint64(2), uint8(14), uint8(32), uint16(513), uint8(14), uint8(0))
 	f.Fuzz(func(t *testing.T, seed uint64, m, n uint8, k uint16, flags, gap uint8) {
-		for _, family := range simd.Available() {
+		for _, family := range floatFamilies() {
 			pool := simd.NewPoolOf(family, 1+int(flags>>5&1))
 			defer pool.Close()
 			p := newProduct(seed, flags&1 != 0, flags&2 != 0, int(m), int(n), int(k)%1100, int(gap)%9, int(gap)%5)

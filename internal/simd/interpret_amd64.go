@@ -15,17 +15,17 @@ import (
 	"unsafe"
 )
 
-// With the build tag simd_interpret the kernels of AVX-512 are not assembled: their text, as it is committed, is interpreted, one
+// With the build tag simd_interpret the kernels of AVX-512 and AMX are not assembled: their text, as it is committed, is interpreted, one
 // instruction after the other. So the package's tests check these kernels on processors that cannot run them
 // (TestInterpretedAVX512). It is for tests: slow, and it allocates.
 const interpreted = true
 
-//go:embed gemm_avx512_amd64.s pairs_avx512_amd64.s vector_avx512_amd64.s
+//go:embed gemm_avx512_amd64.s pairs_avx512_amd64.s tiles_amx_amd64.s vector_avx512_amd64.s
 var texts embed.FS
 
 var programs = sync.OnceValue(func() map[string]*program {
 	all := map[string]*program{}
-	for _, name := range []string{"gemm_avx512_amd64.s", "pairs_avx512_amd64.s", "vector_avx512_amd64.s"} {
+	for _, name := range []string{"gemm_avx512_amd64.s", "pairs_avx512_amd64.s", "tiles_amx_amd64.s", "vector_avx512_amd64.s"} {
 		text, err := texts.ReadFile(name)
 		if err != nil {
 			panic(err)
@@ -60,6 +60,7 @@ type machine struct {
 	gp             map[string]*uint64
 	v              [32]vreg
 	k              [8]uint32
+	tiles          [8][16]vreg
 	pc             int
 	zf, sf, of, cf bool
 	frame          []byte
@@ -72,7 +73,7 @@ func interpret(name string, args ...any) float32 {
 		panic("simd: no function " + name)
 	}
 	m := &machine{gp: map[string]*uint64{}, frame: make([]byte, 8*len(args)+16)}
-	for r := range strings.FieldsSeq("AX BX CX DX SI DI R8 R9 R10 R11 R12 R13 R15") {
+	for r := range strings.FieldsSeq("AX BX CX DX SI DI R8 R9 R10 R11 R12 R13 R14 R15") {
 		junk := uint64(0x1234_5678_9abc_def0)
 		m.gp[r] = &junk
 	}
@@ -90,6 +91,8 @@ func interpret(name string, args ...any) float32 {
 			put(8, uint64(a))
 		case float32:
 			put(4, uint64(math.Float32bits(a)))
+		case *byte:
+			put(8, uint64(uintptr(unsafe.Pointer(a))))
 		case *float32:
 			put(8, uint64(uintptr(unsafe.Pointer(a))))
 		case *float64:
@@ -115,7 +118,7 @@ func interpret(name string, args ...any) float32 {
 // operand is what an instruction works on.
 type operand struct {
 	text   string
-	kind   byte // z, y, x (vectors), k, g (general), i (immediate), m (memory), f (frame), l (label)
+	kind   byte // z, y, x (vectors), t (tiles), k, g (general), i (immediate), m (memory), f (frame), l (label)
 	n      int  // of a vector or mask register, lanes are by kind
 	value  int  // of an immediate, or a displacement
 	reg    string
@@ -197,11 +200,11 @@ func parseOperand(text string, symbols map[string]*[16]uint32) operand {
 		o.kind, o.value = 'i', int(v)
 		return o
 	}
-	if n, err := strconv.Atoi(text[1:]); err == nil && strings.ContainsRune("ZYXK", rune(text[0])) {
+	if n, err := strconv.Atoi(text[1:]); err == nil && strings.ContainsRune("ZYXKT", rune(text[0])) {
 		o.kind, o.n = text[0]+'a'-'A', n
 		return o
 	}
-	if strings.Contains(" AX BX CX DX SI DI R8 R9 R10 R11 R12 R13 R15 ", " "+text+" ") {
+	if strings.Contains(" AX BX CX DX SI DI R8 R9 R10 R11 R12 R13 R14 R15 ", " "+text+" ") {
 		o.kind, o.reg = 'g', text
 	}
 	return o
@@ -361,6 +364,8 @@ func instruction(p *program, op string, ops []operand) func(m *machine) {
 		return func(m *machine) { *m.gp[last.reg] = m.sum(*m.gp[last.reg]&m.integer(ops[0]), 0) }
 	case "IMULQ":
 		return func(m *machine) { *m.gp[last.reg] *= m.integer(ops[0]) }
+	case "SHRL":
+		return func(m *machine) { *m.gp[last.reg] = uint64(uint32(*m.gp[last.reg]) >> m.integer(ops[0])) }
 	case "SHLQ":
 		return func(m *machine) { *m.gp[last.reg] <<= m.integer(ops[0]) }
 	case "LEAQ":
@@ -447,6 +452,48 @@ func instruction(p *program, op string, ops []operand) func(m *machine) {
 				}
 			}
 			m.put(last, v, 16)
+		}
+	case "LDTILECFG":
+		return func(m *machine) {
+			if c := (*[64]byte)(m.address(ops[0])); *c != tileConfig {
+				panic(fmt.Sprintf("simd: tiles as in %v", *c))
+			}
+		}
+	case "TILERELEASE":
+		return func(*machine) {}
+	case "TILEZERO":
+		return func(m *machine) { m.tiles[last.n] = [16]vreg{} }
+	case "TILELOADD", "TILESTORED": // the index of the operand in memory is the distance of rows
+		o := ops[0]
+		if op == "TILESTORED" {
+			o = last
+		}
+		return func(m *machine) {
+			row := o
+			for r := range 16 {
+				row.scale = r
+				if op == "TILELOADD" {
+					m.tiles[last.n][r] = *(*vreg)(m.address(row))
+				} else {
+					*(*vreg)(m.address(row)) = m.tiles[ops[0].n][r]
+				}
+			}
+		}
+	case "TDPBF16PS":
+		return func(m *machine) {
+			b, a, c := &m.tiles[ops[0].n], &m.tiles[ops[1].n], &m.tiles[last.n]
+			for r := range c {
+				for j := range 16 {
+					var of [2]float32
+					for l := range 16 {
+						for i, half := range []int{16, 0} {
+							x, y := math.Float32frombits(a[r][l]>>half<<16), math.Float32frombits(b[l][j]>>half<<16)
+							of[i] = normal(fma(normal(x), normal(y), of[i]))
+						}
+					}
+					c[r].setF(j, normal(normal(c[r].f(j))+normal(of[0]+of[1])))
+				}
+			}
 		}
 	case "VCMPPS":
 		return func(m *machine) {

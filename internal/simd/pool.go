@@ -20,8 +20,9 @@ type Task interface {
 // millisecond. After work they wait a few microseconds for more before they sleep, as the caller does for their last blocks:
 // where other programs have the processors, these last as long as a thread may go without one.
 type Pool struct {
-	family  Family
-	pairs   bool // products of bfloat16 are those of pairs: the processor has VDPBF16PS
+	family  Family // of all but products of bfloat16
+	pairs   bool   // these are those of pairs by VDPBF16PS
+	tiles   bool   // or by AMX
 	threads int
 	alone   func() bool // of Limit
 
@@ -50,7 +51,7 @@ type sleeper struct {
 }
 
 // NewPool returns a pool of threads threads, at least 1, with kernels of the active family. It starts threads-1 goroutines.
-func NewPool(threads int) *Pool { return newPool(threads, active) }
+func NewPool(threads int) *Pool { return newPool(threads, chosen) }
 
 // NewPoolOf is NewPool for a family other than the active one, for comparisons. It panics if the processor has not its
 // instructions; [Available] lists those it has.
@@ -63,7 +64,7 @@ func NewPoolOf(family Family, threads int) *Pool {
 
 func newPool(threads int, family Family) *Pool {
 	threads = max(threads, 1)
-	p := &Pool{family: family, pairs: family == AVX512 && hasPairs(), threads: threads, sleepers: make([]sleeper, threads-1)}
+	p := &Pool{family: family.Float32(), pairs: family == AVX512 && hasPairs(), tiles: family == AMX, threads: threads, sleepers: make([]sleeper, threads-1)}
 	p.gemm.pool, p.gemv.pool = p, p
 	p.gemm.space = make([]space, threads)
 	p.caller.wake = make(chan struct{}, 1)
@@ -87,7 +88,12 @@ func (p *Pool) Threads() int {
 func (p *Pool) Limit(alone func() bool) { p.alone = alone }
 
 // Family is the family of the pool's kernels.
-func (p *Pool) Family() Family { return p.family }
+func (p *Pool) Family() Family {
+	if p.tiles {
+		return AMX
+	}
+	return p.family
+}
 
 // Close ends the goroutines and waits for them. The pool must not be used afterwards but for Close.
 func (p *Pool) Close() {

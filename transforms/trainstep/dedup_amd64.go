@@ -6,7 +6,7 @@ import "github.com/monolith-go/monolith/internal/simd"
 func vectors() bool { return simd.Active() != simd.Portable }
 
 // wideVectors reports whether those that need AVX-512 are used too.
-func wideVectors() bool { return simd.Active() == simd.AVX512 }
+func wideVectors() bool { return simd.Active() >= simd.AVX512 }
 
 // scanFids writes what each of n fids, a multiple of 4 and at least 4, hashes to, of so many bits less than 64, to dst, and returns the least and the greatest.
 //

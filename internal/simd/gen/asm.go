@@ -14,6 +14,7 @@ type isa struct {
 	wide   bool
 	regs   int
 	pairs  bool // products are those of pairs; see pairKernels
+	tiles  bool // there are registers of AMX
 }
 
 var (

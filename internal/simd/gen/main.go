@@ -28,6 +28,7 @@ func main() {
 		{"gemm_avx2", gemmKernels, avx2},
 		{"gemm_avx512", gemmKernels, avx512},
 		{"pairs_avx512", pairKernels, avx512bf16},
+		{"tiles_amx", tileKernels, amx},
 		{"vector_avx2", vectorKernels, avx2},
 		{"vector_avx512", vectorKernels, avx512},
 		{"segments_avx2", segmentKernels, avx2},
@@ -68,6 +69,9 @@ func write(dir, name string, a *asm) []string {
 	text = align(text)
 	if a.pairs {
 		text = dotProducts(text)
+	}
+	if a.tiles {
+		text = tileBytes(text)
 	}
 	must(os.WriteFile(filepath.Join(dir, name+"_amd64.s"), text, 0o644))
 	var stubs []string

@@ -1,0 +1,5 @@
+//go:build amd64 && !linux
+
+package simd
+
+func askForTiles() bool { return false }
