@@ -124,7 +124,7 @@ func tile1x32AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float
 //go:noescape
 func tile1x16AVX512BF16(kc int, x *float32, rs int, cs int, b *float32, c *float32, ldc int, flags int, bias *float32)
 
-// pairsAVX512BF16 puts the pairs of the n numbers x, rounded, into y, the last with a zero if n is odd; up to 7 pairs more are overwritten.
+// pairsAVX512BF16 puts the pairs of the n numbers x, rounded, into y, the last with a zero if n is odd.
 //
 //go:noescape
 func pairsAVX512BF16(n int, x *float32, y *float32)

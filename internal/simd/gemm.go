@@ -167,7 +167,7 @@ type gemmTask struct {
 
 // space is what one thread needs for itself.
 type space struct {
-	a    []float32 // packed columns of a transposed A, or rounded rows; pairs have 16 more
+	a    []float32 // packed columns of a transposed A, or rounded rows
 	tile []float32 // a tile at the edge of C
 	bias []float32
 	row  []float32 // numbers of A that were in 16 bits, or pairs of rows of B
@@ -284,7 +284,7 @@ func (g *gemmTask) pack(k0, kc, first, last int) {
 // compute computes rows i0 to i1 and columns j0 to j1 of C.
 func (g *gemmTask) compute(s *space, i0, i1, j0, j1 int) {
 	if g.transA || g.round {
-		s.a = grow(s.a, (i1-i0)*g.height(g.depth)+16)
+		s.a = grow(s.a, (i1-i0)*g.height(g.depth))
 	}
 	s.tile, s.bias = grow(s.tile, g.mr*g.nr), grow(s.bias, g.nr)
 	for k0 := g.k0; k0 == g.k0 || k0 < g.k1; k0 += g.depth {

@@ -541,6 +541,34 @@ func instruction(p *program, op string, ops []operand) func(m *machine) {
 			}
 			m.put(last, v, lanes)
 		}
+	case "VCVTNE2PS2BF16":
+		return func(m *machine) {
+			low, high := m.bits(ops[0], 16), m.bits(ops[1], 16)
+			word := func(i int) uint32 {
+				x := low.f(i % 16)
+				if i >= 16 {
+					x = high.f(i % 16)
+				}
+				return uint32(toBF16(normal(x)))
+			}
+			var v vreg
+			for i := range v {
+				v[i] = word(2*i) | word(2*i+1)<<16
+			}
+			m.put(last, v, 16)
+		}
+	case "VPERMW":
+		return func(m *machine) {
+			x, order := m.bits(ops[0], 16), m.bits(ops[1], 16)
+			word := func(v *vreg, i int) uint32 { return v[i/2] >> (i % 2 * 16) & 0xffff }
+			var v vreg
+			for i := range 32 {
+				v[i/2] |= word(&x, int(word(&order, i)&31)) << (i % 2 * 16)
+			}
+			m.put(last, v, 16)
+		}
+	case "SHRQ":
+		return func(m *machine) { *m.gp[last.reg] >>= m.integer(ops[0]) }
 	case "VPSRLQ":
 		return func(m *machine) {
 			v := m.bits(ops[1], 16)

@@ -33,7 +33,7 @@ func (g *gemmTask) packPairs(s *space, k0, kc, first, last int) {
 		j := first * g.nr
 		w, dst := min(g.nr, g.n-j), g.panel(k0, kc, j)
 		if g.transB {
-			s.row = grow(s.row, w*h+16)
+			s.row = grow(s.row, w*h)
 			for c := range w {
 				pairs(g.b[(g.j0+j+c)*g.ldb+k0:][:kc], s.row[c*h:])
 			}
@@ -58,7 +58,7 @@ func (g *gemmTask) packPairs(s *space, k0, kc, first, last int) {
 	}
 }
 
-// packRow makes pairs of the n numbers of A from a place on; to has at least 7 places more than there are pairs.
+// packRow makes pairs of the n numbers of A from a place on.
 func (g *gemmTask) packRow(at, n int, to []float32) {
 	if g.half == nil {
 		pairs(g.a[at:][:n], to)
@@ -74,9 +74,9 @@ func (g *gemmTask) packRow(at, n int, to []float32) {
 	}
 }
 
-// pairs makes pairs of x in y, which has at least 7 places more.
+// pairs makes pairs of x in y.
 func pairs(x, y []float32) {
-	_ = y[:(len(x)+1)/2+7]
+	_ = y[:(len(x)+1)/2]
 	pairsAVX512BF16(len(x), unsafe.SliceData(x), unsafe.SliceData(y))
 }
 

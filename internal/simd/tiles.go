@@ -21,7 +21,7 @@ var tileConfig = func() (c [64]byte) {
 // computeTiled is compute by AMX. Rows of A lie in s.a, h pairs each.
 func (g *gemmTask) computeTiled(s *space, i0, i1, j0, j1 int) {
 	rows := (i1 - i0 + g.mr - 1) / g.mr * g.mr
-	s.a = grow(s.a, rows*g.height(g.depth)+16)
+	s.a = grow(s.a, rows*g.height(g.depth))
 	s.tile = grow(s.tile, blocksAtOnce*g.mr*g.nr)
 	for k0 := g.k0; k0 == g.k0 || k0 < g.k1; k0 += g.depth {
 		kc := min(g.depth, g.k1-k0)

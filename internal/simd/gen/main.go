@@ -68,7 +68,7 @@ func write(dir, name string, a *asm) []string {
 	must(err)
 	text = align(text)
 	if a.pairs {
-		text = dotProducts(text)
+		text = brainFloats(text)
 	}
 	if a.tiles {
 		text = tileBytes(text)

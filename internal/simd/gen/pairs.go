@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 
+	"github.com/mmcloughlin/avo/attr"
+	"github.com/mmcloughlin/avo/ir"
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -22,71 +24,92 @@ func pairKernels(a *asm) {
 	}
 	a.pairsOf()
 	a.pairsOfHalves()
-	a.pairRows()
-	a.pairColumns()
+	order := a.interleave()
+	a.pairRows(order)
+	a.pairColumns(order)
 	a.pairColumnsOfHalves()
 }
 
-// rounder rounds to bfloat16 in the upper halves of lanes, with zeros in the lower ones, as roundBF16 does.
-type rounder struct{ one, half, upper, quiet vector }
+// rounded rounds two vectors to bfloat16, to the nearest, ties to even, with numbers below 2⁻¹²⁶ as zeros, into one: low in front of high.
+func (a *asm) rounded(low, high vector) vector {
+	v := a.vec()
+	a.Instruction(&ir.Instruction{Opcode: "VCVTNE2PS2BF16", Operands: []operand.Op{low, high, v}, Inputs: []operand.Op{low, high}, Outputs: []operand.Op{v}, ISA: []string{"AVX512_BF16"}})
+	return v
+}
 
-func (a *asm) rounder() rounder {
-	return rounder{
-		a.load(a.constantBits(1), nil), a.load(a.constantBits(0x7fff), nil),
-		a.load(a.constantBits(0xffff0000), nil), a.load(a.constantBits(0x400000), nil),
+// interleave is the order in which merge takes the numbers of two vectors that were rounded.
+func (a *asm) interleave() operand.Mem {
+	m := a.StaticGlobal("interleave" + a.suffix)
+	a.DataAttributes(attr.RODATA | attr.NOPTR)
+	for i := range uint32(16) {
+		a.AppendDatum(operand.U32(i | (i+16)<<16))
 	}
+	return m
 }
 
-func (a *asm) round(r rounder, x vector) vector {
-	odd := a.and(a.right(x, 16), r.one)
-	rounded := a.addInt(a.addInt(x, r.half), odd)
-	return a.and(a.choose(a.compare(x, unordered, x), a.or(x, r.quiet), rounded), r.upper)
+// merge is the pairs of the numbers of x, rounded, and those of y.
+func (a *asm) merge(order, x, y vector) vector {
+	v := a.vec()
+	a.VPERMW(a.rounded(y, x), order, v)
+	return v
 }
 
-// merge is the pair of the upper halves of x and y, whose lower ones are zeros.
-func (a *asm) merge(x, y vector) vector { return a.or(x, a.right(y, 16)) }
-
-// pairsOf turns a row into pairs. Of two lanes the second goes into the lower half of the first, and the firsts are stored.
+// pairsOf turns a row into pairs, 32 numbers at a time.
 func (a *asm) pairsOf() {
-	a.fn("pairs", "func(n int, x, y *float32)", "puts the pairs of the n numbers x, rounded, into y, the last with a zero if n is odd; up to 7 pairs more are overwritten.")
-	r := a.rounder()
+	a.fn("pairs", "func(n int, x, y *float32)", "puts the pairs of the n numbers x, rounded, into y, the last with a zero if n is odd.")
 	n, x, y := a.gp("n"), a.gp("x"), a.gp("y")
-	body := func(u int, t *tail) {
-		v := a.round(r, a.load(at(x, u*64), t))
-		next, both, out := a.ZMM(), a.ZMM(), a.YMM()
-		a.VPSRLQ(imm(48), v, next)
-		a.VPORD(v, next, both)
-		a.VPMOVQD(both, out)
-		a.VMOVUPS(out, at(y, u*32))
+	swapped := func(low, high vector) vector {
+		v := a.vec()
+		a.VPROLD(imm(16), a.rounded(low, high), v)
+		return v
+	}
+	body := func(u int) {
+		a.VMOVUPS(swapped(a.load(at(x, u*128), nil), a.load(at(x, u*128+64), nil)), at(y, u*64))
 	}
 	const unroll = 4
-	a.SUBQ(imm(unroll*16), n)
+	a.SUBQ(imm(unroll*32), n)
 	a.JL(label("ones"))
 	a.Label("loopmany")
 	for u := range unroll {
-		body(u, nil)
+		body(u)
 	}
-	a.ADDQ(imm(unroll*64), x)
-	a.ADDQ(imm(unroll*32), y)
-	a.SUBQ(imm(unroll*16), n)
+	a.ADDQ(imm(unroll*128), x)
+	a.ADDQ(imm(unroll*64), y)
+	a.SUBQ(imm(unroll*32), n)
 	a.JGE(label("loopmany"))
 	a.Label("ones")
-	a.ADDQ(imm(unroll*16), n)
-	a.SUBQ(imm(16), n)
+	a.ADDQ(imm(unroll*32), n)
+	a.SUBQ(imm(32), n)
 	a.JL(label("tail"))
 	a.Label("loopone")
-	body(0, nil)
-	a.ADDQ(imm(64), x)
-	a.ADDQ(imm(32), y)
-	a.SUBQ(imm(16), n)
+	body(0)
+	a.ADDQ(imm(128), x)
+	a.ADDQ(imm(64), y)
+	a.SUBQ(imm(32), n)
 	a.JGE(label("loopone"))
 	a.Label("tail")
-	a.ADDQ(imm(16), n)
+	a.ADDQ(imm(32), n)
 	a.JLE(label("done"))
+	low, high := a.halfMasks(n)
+	v := swapped(a.load(at(x, 0), &low), a.load(at(x, 64), &high))
+	a.INCQ(n)
+	a.SHRQ(imm(1), n)
 	t := a.tailMask(n)
-	body(0, &t)
+	a.store(v, at(y, 0), &t)
 	a.Label("done")
 	a.ret()
+}
+
+// halfMasks are the masks of the first n of 32 lanes, in two vectors.
+func (a *asm) halfMasks(n reg.GPVirtual) (low, high tail) {
+	bits := a.GP32()
+	low.k, high.k = a.K(), a.K()
+	a.MOVL(operand.U32(0xffffffff), bits)
+	a.BZHIL(n.As32(), bits, bits)
+	a.KMOVW(bits, low.k)
+	a.SHRL(imm(16), bits)
+	a.KMOVW(bits, high.k)
+	return low, high
 }
 
 // pairsOfHalves swaps the halves of pairs that lie in memory.
@@ -102,10 +125,10 @@ func (a *asm) pairsOfHalves() {
 }
 
 // pairRows is packRows of pairs.
-func (a *asm) pairRows() {
+func (a *asm) pairRows(interleave operand.Mem) {
 	a.fn("pairRows", "func(pairs, panels int, src *float32, ldb int, dst *float32, size int)",
 		fmt.Sprintf("puts the pairs of rows of %d·panels floats, ldb bytes apart, rounded, into panels that are size bytes apart.", 2*a.lanes()))
-	r := a.rounder()
+	order := a.load(interleave, nil)
 	pairs, panels, src, ldb, dst, size := a.gp("pairs"), a.gp("panels"), a.gp("src"), a.gp("ldb"), a.gp("dst"), a.gp("size")
 	s, d, n := a.GP64(), a.GP64(), a.GP64()
 	a.Label("looprow")
@@ -114,9 +137,8 @@ func (a *asm) pairRows() {
 	a.MOVQ(panels, n)
 	a.Label("looppanel")
 	for u := range 2 {
-		upper := a.round(r, a.load(at(s, u*64), nil))
-		lower := a.round(r, a.load(operand.Mem{Base: s, Index: ldb, Scale: 1, Disp: u * 64}, nil))
-		a.VMOVUPS(a.merge(upper, lower), at(d, u*64))
+		upper, lower := a.load(at(s, u*64), nil), a.load(operand.Mem{Base: s, Index: ldb, Scale: 1, Disp: u * 64}, nil)
+		a.VMOVUPS(a.merge(order, upper, lower), at(d, u*64))
 	}
 	a.ADDQ(imm(2*a.bytes), s)
 	a.ADDQ(size, d)
@@ -146,11 +168,11 @@ func (a *asm) columns(load func(m operand.Mem, t *tail) vector, merge func(x, y 
 }
 
 // pairColumns is packColumns of pairs.
-func (a *asm) pairColumns() {
+func (a *asm) pairColumns(interleave operand.Mem) {
 	a.fn("pairColumns", "func(pairs, n int, src *float32, lda int, dst *float32)",
 		"puts the pairs of rows of n floats, at most 16, lda bytes apart, rounded, into rows without gaps.")
-	r := a.rounder()
-	a.columns(func(m operand.Mem, t *tail) vector { return a.round(r, a.load(m, t)) }, a.merge)
+	order := a.load(interleave, nil)
+	a.columns(a.load, func(x, y vector) vector { return a.merge(order, x, y) })
 }
 
 func (a *asm) pairColumnsOfHalves() {
@@ -167,31 +189,40 @@ func (a *asm) pairColumnsOfHalves() {
 	})
 }
 
-var fma = regexp.MustCompile(`VFMADD231PS +Z(\d+), Z(\d+), Z(\d+)`)
+var (
+	fma      = regexp.MustCompile(`VFMADD231PS +Z(\d+), Z(\d+), Z(\d+)`)
+	rounding = regexp.MustCompile(`VCVTNE2PS2BF16 +Z(\d+), Z(\d+), Z(\d+)`)
+)
 
-// dotProducts puts VDPBF16PS, which neither avo nor Go's assembler has, in the place of VFMADD231PS, as its bytes with its name behind them.
-func dotProducts(text []byte) []byte {
-	return fma.ReplaceAllFunc(text, func(line []byte) []byte {
-		m := fma.FindSubmatch(line)
-		var z [3]int
-		for i := range z {
-			z[i], _ = strconv.Atoi(string(m[i+1]))
-		}
-		b := encodeDotProduct(z[0], z[1], z[2])
-		return fmt.Appendf(nil, "LONG $0x%02x%02x%02x%02x; WORD $0x%02x%02x // VDPBF16PS Z%d, Z%d, Z%d", b[3], b[2], b[1], b[0], b[5], b[4], z[0], z[1], z[2])
-	})
+// brainFloats puts VDPBF16PS, which neither avo nor Go's assembler has, in the place of VFMADD231PS, as its bytes with its name behind them, and the bytes of VCVTNE2PS2BF16 in front of its name.
+func brainFloats(text []byte) []byte {
+	replace := func(of *regexp.Regexp, name string, prefix, opcode byte) {
+		text = of.ReplaceAllFunc(text, func(line []byte) []byte {
+			m := of.FindSubmatch(line)
+			var z [3]int
+			for i := range z {
+				z[i], _ = strconv.Atoi(string(m[i+1]))
+			}
+			b := encodeBrainFloat(prefix, opcode, z[0], z[1], z[2])
+			return fmt.Appendf(nil, "LONG $0x%02x%02x%02x%02x; WORD $0x%02x%02x // %s Z%d, Z%d, Z%d", b[3], b[2], b[1], b[0], b[5], b[4], name, z[0], z[1], z[2])
+		})
+	}
+	const f3, f2 = 2, 3
+	replace(fma, "VDPBF16PS", f3, 0x52)
+	replace(rounding, "VCVTNE2PS2BF16", f2, 0x72)
+	return text
 }
 
-// encodeDotProduct is VDPBF16PS of Z registers in the order of Go's assembler: y, x, and the sum, which is in Intel's EVEX.NDS.512.F3.0F38.W0 52 /r
-// ModRM.reg, x being EVEX.vvvv and y ModRM.rm (Intel, Architecture Instruction Set Extensions Programming Reference, 2.6.1 and VDPBF16PS).
-func encodeDotProduct(y, x, sum int) [6]byte {
+// encodeBrainFloat is an instruction of AVX512-BF16 of Z registers in the order of Go's assembler: y, x, and the result, which is in Intel's EVEX.NDS.512.0F38.W0 /r
+// ModRM.reg, x being EVEX.vvvv and y ModRM.rm (Intel, Architecture Instruction Set Extensions Programming Reference, 2.6.1, VDPBF16PS and VCVTNE2PS2BF16).
+func encodeBrainFloat(prefix, opcode byte, y, x, to int) [6]byte {
 	not := func(n, bit int) byte { return byte(n>>bit&1 ^ 1) }
 	return [6]byte{
 		0x62,
-		not(sum, 3)<<7 | not(y, 4)<<6 | not(y, 3)<<5 | not(sum, 4)<<4 | 0b010,
-		byte(^x&15)<<3 | 1<<2 | 0b10,
+		not(to, 3)<<7 | not(y, 4)<<6 | not(y, 3)<<5 | not(to, 4)<<4 | 0b010,
+		byte(^x&15)<<3 | 1<<2 | prefix,
 		0b10<<5 | not(x, 4)<<3,
-		0x52,
-		0b11<<6 | byte(sum&7)<<3 | byte(y&7),
+		opcode,
+		0b11<<6 | byte(to&7)<<3 | byte(y&7),
 	}
 }

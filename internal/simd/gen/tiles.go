@@ -90,12 +90,8 @@ func (a *asm) endTiles() {
 	a.fn("endTiles", "func(rows, columns int, sums, c *float32, ldc, flags int, bias *float32)",
 		"stores rows of sums, of which 1 to 32 columns count, 128 bytes apart, to rows of C that are ldc bytes apart.")
 	rows, columns, sums, c, ldc := a.gp("rows"), a.gp("columns"), a.gp("sums"), a.gp("c"), a.gp("ldc")
-	bits, masks := a.GP32(), [2]reg.Register{a.K(), a.K()}
-	a.MOVL(operand.U32(0xffffffff), bits)
-	a.BZHIL(columns.As32(), bits, bits)
-	a.KMOVW(bits, masks[0])
-	a.SHRL(imm(16), bits)
-	a.KMOVW(bits, masks[1])
+	low, high := a.halfMasks(columns)
+	masks := [2]tail{low, high}
 	flags, bias := a.gp("flags"), a.gp("bias")
 	zero, b := a.vec(), [2]vector{a.vec(), a.vec()}
 	a.zero(zero)
@@ -104,7 +100,7 @@ func (a *asm) endTiles() {
 	a.BTQ(imm(1), flags)
 	a.JCC(label("looprow"))
 	for j := range b {
-		a.VMOVUPS_Z(at(bias, j*64), masks[j], b[j])
+		a.VMOVUPS_Z(at(bias, j*64), masks[j].k, b[j])
 	}
 	a.Label("looprow")
 	var v [2]vector
@@ -114,7 +110,7 @@ func (a *asm) endTiles() {
 	a.BTQ(imm(0), flags)
 	a.JCC(label("added"))
 	for j := range v {
-		a.VADDPS(a.load(at(c, j*64), &tail{k: masks[j]}), v[j], v[j])
+		a.VADDPS(a.load(at(c, j*64), &masks[j]), v[j], v[j])
 	}
 	a.Label("added")
 	a.BTQ(imm(1), flags)
@@ -130,7 +126,7 @@ func (a *asm) endTiles() {
 	}
 	a.Label("store")
 	for j := range v {
-		a.store(v[j], at(c, j*64), &tail{k: masks[j]})
+		a.store(v[j], at(c, j*64), &masks[j])
 	}
 	a.ADDQ(imm(128), sums)
 	a.ADDQ(ldc, c)

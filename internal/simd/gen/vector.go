@@ -271,6 +271,22 @@ func (a *asm) maps() {
 	})
 }
 
+// rounder rounds to bfloat16 in the upper halves of lanes, with zeros in the lower ones, as roundBF16 does.
+type rounder struct{ one, half, upper, quiet vector }
+
+func (a *asm) rounder() rounder {
+	return rounder{
+		a.load(a.constantBits(1), nil), a.load(a.constantBits(0x7fff), nil),
+		a.load(a.constantBits(0xffff0000), nil), a.load(a.constantBits(0x400000), nil),
+	}
+}
+
+func (a *asm) round(r rounder, x vector) vector {
+	odd := a.and(a.right(x, 16), r.one)
+	rounded := a.addInt(a.addInt(x, r.half), odd)
+	return a.and(a.choose(a.compare(x, unordered, x), a.or(x, r.quiet), rounded), r.upper)
+}
+
 // roundBF16 has its constants in registers: it is run over the operands of products, which should cost little more for it.
 func (a *asm) roundBF16() {
 	a.fn("roundBF16", "func(n int, x, y *float32)", "is y = x, rounded to bfloat16.")
