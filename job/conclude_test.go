@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -249,7 +250,7 @@ func TestTheBestSnapshotStays(t *testing.T) {
 	if err != nil || again.Examples != 0 || again.Snapshot != r.Snapshot || again.BestSnapshot != r.BestSnapshot {
 		t.Errorf("again: %+v, %v", again, err)
 	}
-	// Without early stop nothing is best, and on another source what was best is not.
+	// Without early stop the newest is read by default. One epoch has nothing to choose from.
 	plain := epochsJob(t, dir, "train.libfm", "run", set...)
 	plain.Train.EarlyStop = nil
 	if e, err := job.Evaluate(t.Context(), plain, job.EvalOptions{}); err != nil || e.Snapshot != r.Snapshot {
@@ -262,5 +263,70 @@ func TestTheBestSnapshotStays(t *testing.T) {
 	}
 	if _, err := job.Evaluate(t.Context(), none, job.EvalOptions{Snapshot: job.Best}); !errors.Is(err, pipeline.ErrConfig) {
 		t.Errorf("no best snapshot: %v", err)
+	}
+}
+
+// TestALaterEpochIsWorse trains on, long after the best evaluation, without early_stop: the end says which epoch was better, and its snapshot is still there, also where the run was
+// stopped in between.
+func TestALaterEpochIsWorse(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeLibfm(t, filepath.Join(dir, "train.libfm"), 400, 0)
+	// What is held out has labels that nothing explains: evaluations differ by chance, and the last is not the best.
+	var held strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&held, "%d %d:1 %d:1 %d:1\n", i*i/7%2, i*7%11, 20+i%5, 40+i%13)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "val.libfm"), []byte(held.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set := []string{"epochs=12", "snapshot.keep=1", "optimizer.sparse.adagrad.lr=0.5", "optimizer.dense.adam.lr=0.05"}
+	open := func(run string, more ...string) *job.Config {
+		cfg := epochsJob(t, dir, "train.libfm", run, append(slices.Clone(set), more...)...)
+		cfg.Train.EarlyStop, cfg.Train.Plateau = nil, nil
+		return cfg
+	}
+	cfg := open("run")
+	var aucs []float64
+	r, err := job.Run(t.Context(), cfg, job.RunOptions{Evaluated: func(_ int, s job.Scores) { aucs = append(aucs, s["auc"]) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	best := slices.Index(aucs, slices.Max(aucs)) + 1
+	if len(aucs) != 12 || fmt.Sprintf("%.4f", aucs[11]) == fmt.Sprintf("%.4f", slices.Max(aucs)) {
+		t.Fatalf("the best of %d evaluations was the %dth: the test needs a worse one after it", len(aucs), best)
+	}
+	says := fmt.Sprintf("held out: auc was best after epoch %d, %.4f, and is %.4f after epoch 12; that snapshot is kept, for --snapshot best; train.early_stop", best, slices.Max(aucs), aucs[11])
+	checks := func(name string, r *job.TrainResult, cfg *job.Config) {
+		t.Helper()
+		if !slices.ContainsFunc(r.Doubts, func(d string) bool { return strings.HasPrefix(d, says) }) {
+			t.Errorf("%s: %q, want one that begins with %q", name, r.Doubts, says)
+		}
+		if r.EarlyStopped || r.BestEpoch != best || r.Metrics["best_auc"] != slices.Max(aucs) || r.BestSnapshot == r.Snapshot {
+			t.Errorf("%s: best epoch %d (%v) in %q of %q, want %d (%v)", name, r.BestEpoch, r.Metrics["best_auc"], r.BestSnapshot, r.Snapshot, best, slices.Max(aucs))
+		}
+		for asked, want := range map[string]float64{job.Best: slices.Max(aucs), "": aucs[11]} {
+			if e, err := job.Evaluate(t.Context(), cfg, job.EvalOptions{Snapshot: asked}); err != nil || e.Metrics["auc"] != want {
+				t.Errorf("%s: %q evaluates %+v, %v; want an auc of %v", name, asked, e, err, want)
+			}
+		}
+	}
+	checks("one run", r, cfg)
+	// In pieces, each run of some epochs: what was best is remembered.
+	for _, upTo := range []int{2, 7, 12} {
+		cfg = open("pieces", fmt.Sprintf("epochs=%d", upTo))
+		if r, err = job.Run(t.Context(), cfg, job.RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checks("three runs", r, cfg)
+	// With early_stop from then on, by default it is the best that is read; with another metric what was best by auc is not.
+	early := epochsJob(t, dir, "train.libfm", "run", set...)
+	if e, err := job.Evaluate(t.Context(), early, job.EvalOptions{}); err != nil || e.Metrics["auc"] != slices.Max(aucs) {
+		t.Errorf("with early_stop: %+v, %v", e, err)
+	}
+	other := epochsJob(t, dir, "train.libfm", "run", append(slices.Clone(set), "epochs=13", "train.early_stop.metric=log_loss")...)
+	if r, err = job.Run(t.Context(), other, job.RunOptions{}); err != nil || r.BestEpoch != 13 || r.Metrics["best_log_loss"] != r.Metrics["log_loss"] {
+		t.Errorf("by log loss: %+v, %v", r, err)
 	}
 }

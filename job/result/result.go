@@ -141,7 +141,7 @@ type TrainResult struct {
 	Features []FillInfo `json:"features,omitempty"`
 	// Snapshot is the path of the newest snapshot, empty when none was taken.
 	Snapshot string `json:"snapshot"`
-	// BestSnapshot is the path of the snapshot of the best evaluation under train.early_stop, and BestEpoch the epoch that
+	// BestSnapshot is the path of the snapshot of the best evaluation, of several epochs that were evaluated one by one or under train.early_stop, and BestEpoch the epoch that
 	// it came after; empty when there is none, or when it lies on another machine.
 	BestSnapshot string `json:"best_snapshot,omitempty"`
 	BestEpoch    int    `json:"best_epoch,omitempty"`

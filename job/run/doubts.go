@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/metric"
@@ -62,6 +63,25 @@ func doubts(cfg *spec.Config, h *spec.Head, set *metric.Set) []string {
 		}
 	}
 	return out
+}
+
+// fellBack says that the model was better after an earlier epoch than it is, by the metric that a job's evaluations go by, and what to do; "" where it was not, where figures of
+// four places do not show it, and under early_stop, which says so itself and has the best snapshot read. kept reports whether the snapshot of that epoch is marked.
+func fellBack(cfg *spec.Config, s *stored.Trainer, kept bool) string {
+	score := cfg.Watched()
+	now, measured := s.Metrics[score]
+	if cfg.Train.EarlyStop != nil || !measured || s.Top == nil || s.TopOf != score || s.TopEpoch >= s.Epochs {
+		return ""
+	}
+	best, last := fmt.Sprintf("%.4f", *s.Top), fmt.Sprintf("%.4f", now)
+	if best == last {
+		return ""
+	}
+	text := fmt.Sprintf("%s was best after epoch %d, %s, and is %s after epoch %d", score, s.TopEpoch, best, last, s.Epochs)
+	if kept {
+		text += "; that snapshot is kept, for --snapshot best"
+	}
+	return text + "; train.early_stop ends training there, and eval and predict take the best then"
 }
 
 // labelRange returns the smallest and the largest label of the examples that have a weight.

@@ -341,6 +341,11 @@ func evaluatesEpochs(c *spec.Config) bool {
 // epoch on that would be no validation: the model has seen the example.
 func progressive(c *spec.Config) bool { return c.Epochs == 1 }
 
+// marksBest reports whether the snapshot of the best evaluation is marked, and so kept: where there are several to choose from.
+func marksBest(c *spec.Config) bool {
+	return c.Train.EarlyStop != nil || evaluatesEpochs(c) && c.Epochs > 1
+}
+
 // evaluate scores the evaluation source with the parameters as they are. At the end of an epoch it decides what follows
 // for the learning rate and for continuing; half an epoch or half an evaluation decides nothing, so that an interrupted run
 // takes the same turns as one that was not.
@@ -400,10 +405,14 @@ func decide(s *stored.Trainer, cfg *spec.Config, epoch int, places string, notic
 			s.Bad = 0
 		}
 	}
+	watched := cfg.Watched()
+	if s.TopOf != "" && s.TopOf != watched { // the job goes by another metric now
+		s.Top, s.TopEpoch, s.TopAt = nil, 0, ""
+	}
+	if v := s.Metrics[watched]; better(watched, s.Top, 0) {
+		s.Top, s.TopOf, s.TopEpoch, s.TopAt = &v, watched, epoch, places
+	}
 	if e := cfg.Train.EarlyStop; e != nil {
-		if v := s.Metrics[e.Metric]; better(e.Metric, s.Top, 0) {
-			s.Top, s.TopEpoch, s.TopAt = &v, epoch, places
-		}
 		if better(e.Metric, s.StopBest, e.MinDelta) {
 			v := s.Metrics[e.Metric]
 			s.StopBest, s.StopBad = &v, 0

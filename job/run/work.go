@@ -638,7 +638,7 @@ func (t *trainer) conclude(ctx context.Context, m *member, a ps.Assignment) (err
 		}
 	}
 	label := ""
-	if ended && t.cfg.Train.EarlyStop != nil && t.state.TopAt == places {
+	if ended && marksBest(t.cfg) && t.state.TopAt == places {
 		label = stored.BestLabel
 	}
 	finished := !ended || t.state.Epochs >= t.cfg.Epochs || t.state.Stopped
@@ -781,11 +781,14 @@ func (t *trainer) result(ctx context.Context) (*result.TrainResult, error) {
 	if p := t.cfg.Train.Plateau; p != nil && t.state.Best != nil {
 		r.Metrics[bestName(p.Metric)] = *t.state.Best
 	}
-	if e := t.cfg.Train.EarlyStop; e != nil && t.state.Top != nil {
-		r.Metrics[bestName(e.Metric)] = *t.state.Top
+	if marksBest(t.cfg) && t.state.Top != nil {
+		r.Metrics[bestName(t.cfg.Watched())] = *t.state.Top
 		r.BestEpoch = t.state.TopEpoch
 		if best, err := stored.BestIn(fsx.Local{}, stored.SnapshotsIn(t.cfg)); err == nil && best != nil {
 			r.BestSnapshot = best.Path
+		}
+		if text := fellBack(t.cfg, t.state, r.BestSnapshot != ""); text != "" {
+			r.Doubts = append(r.Doubts, "held out: "+text)
 		}
 	}
 	if t.snapshot != nil {

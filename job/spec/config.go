@@ -102,8 +102,8 @@ type Snapshot struct {
 	// Every is the time between snapshots while training; 0 takes them only at the end and when interrupted. The shorter,
 	// the less is trained again after a crash.
 	Every Duration `yaml:"every" default:"5m" min:"0"`
-	// Keep is how many of the newest snapshots stay. The best of train.early_stop stays beside them, whatever its age, as pinned ones
-	// do, and what others add to (incremental).
+	// Keep is how many of the newest snapshots stay. The one of the best epoch, where several are evaluated or by train.early_stop, stays beside
+	// them, whatever its age, as pinned ones do, and what others add to (incremental).
 	Keep int `yaml:"keep" default:"3" min:"1"`
 	// KeepFor is for how long each snapshot stays, beside those; 0: not longer.
 	KeepFor Duration `yaml:"keep_for" default:"0s" min:"0"`

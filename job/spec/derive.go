@@ -41,16 +41,20 @@ func (c *Config) derive() {
 	for i := range c.Heads {
 		c.Heads[i].derive(c)
 	}
-	decides := "auc"
-	if scores := c.Scores(); len(c.Heads) > 0 && len(scores) > 0 {
-		decides = scores[0]
-	}
 	if p := c.Train.Plateau; p != nil && p.Metric == "" {
-		p.Metric = decides
+		p.Metric = c.decides()
 	}
 	if e := c.Train.EarlyStop; e != nil && e.Metric == "" {
-		e.Metric = decides
+		e.Metric = c.decides()
 	}
+}
+
+// decides is the score that says which of several evaluations is the best, where the job names none: auc, or the first metric of the first head.
+func (c *Config) decides() string {
+	if scores := c.Scores(); len(c.Heads) > 0 && len(scores) > 0 {
+		return scores[0]
+	}
+	return "auc"
 }
 
 // deriveColumns takes from parse what other csv and tsv files than those of training do not say otherwise. Files whose first line names the

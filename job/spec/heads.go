@@ -143,6 +143,22 @@ func (c *Config) Scores() (names []string) {
 	return names
 }
 
+// Watched is the score by which the best of a job's evaluations is known: that of train.early_stop, and without one what it would be by default;
+// empty where evaluations do not compute it.
+func (c *Config) Watched() string {
+	if c.Train.EarlyStop != nil {
+		return c.Train.EarlyStop.Metric
+	}
+	score := c.decides()
+	if _, ok := c.Measured(score); !ok {
+		if scores := c.Scores(); len(scores) > 0 {
+			return scores[0]
+		}
+		return ""
+	}
+	return score
+}
+
 // Measured finds the metric that a name of a result means: "auc", or "price.rmse" of a head.
 func (c *Config) Measured(score string) (metric.Metric, bool) {
 	for _, h := range c.AllHeads() {

@@ -51,7 +51,7 @@ type Train struct {
 	Schedule Schedule `yaml:"schedule"`
 	// Plateau lowers the learning rates when an evaluation metric stops getting better.
 	Plateau *Plateau `yaml:"plateau"`
-	// EarlyStop ends training when an evaluation metric stops getting better, and keeps the best snapshot.
+	// EarlyStop ends training when an evaluation metric stops getting better, and has eval and predict read the best snapshot.
 	EarlyStop *EarlyStop `yaml:"early_stop"`
 }
 
@@ -122,7 +122,7 @@ type Plateau struct {
 }
 
 // EarlyStop ends training when an evaluation metric stops getting better. The snapshot of the best evaluation is marked and
-// kept until there is a better one; eval reads it.
+// kept until there is a better one, as without it where several epochs are evaluated; with it eval and predict read that one by default.
 type EarlyStop struct {
 	// Patience is how many evaluations in a row may be no better than the best so far.
 	Patience int `yaml:"patience" default:"2" min:"0"`

@@ -37,7 +37,7 @@ func SnapshotToRead(c *spec.Config, asked string) (path, which string, err error
 		case best != nil:
 			return best.Path, WhichIs(fsx.Local{}, best), nil
 		case asked == Best:
-			return "", "", fault.Config("job: there is no best snapshot in %s: train.early_stop marks one, after an epoch that was evaluated", SnapshotsIn(c))
+			return "", "", fault.Config("job: there is no best snapshot in %s: one is marked after an epoch that was evaluated (eval.source), of several epochs or under train.early_stop", SnapshotsIn(c))
 		}
 	}
 	if asked == "" || asked == Newest {
@@ -191,5 +191,5 @@ func meantNear(path string) string {
 	return ""
 }
 
-// BestLabel marks the snapshot of the best evaluation under train.early_stop.
+// BestLabel marks the snapshot of the best evaluation.
 const BestLabel = "best"

@@ -24,9 +24,10 @@ type Trainer struct {
 	// Best and Bad are the plateau's best metric and the evaluations since; StopBest and StopBad the early stop's.
 	Best, StopBest *float64
 	Bad, StopBad   int
-	// Top is the best value that early_stop's metric has had, by however little, TopEpoch the epoch and TopAt the places
-	// ([placesOf]) that it had it at: the snapshot taken there is the best.
+	// Top is the best value that the watched metric ([spec.Config.Watched]), TopOf, has had, by however little, TopEpoch the epoch and TopAt the
+	// places ([placesOf]) that it had it at: the snapshot taken there is the best. States of versions before have no TopOf.
 	Top      *float64 `json:"top,omitempty"`
+	TopOf    string   `json:"top_of,omitempty"`
 	TopEpoch int      `json:"top_epoch,omitempty"`
 	TopAt    string   `json:"top_at,omitempty"`
 	// Stopped reports whether early_stop has ended training.
