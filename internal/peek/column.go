@@ -35,9 +35,13 @@ type Column struct {
 	Examples []any
 
 	seen       map[string]struct{}
+	again      bool           // a value came that had come before
+	thousands  int64          // whole numbers that are thousands
 	separators map[byte]int64 // texts that hold it
 	prose      int64          // texts with a blank after one, as in a sentence
 	times      int64          // texts that begin with a date
+	commas     int64          // texts that are numbers with a decimal comma
+	word       string         // the first text that is no number
 	truths     int64          // texts that are true or false
 	objects    int64
 	holds      []uint64 // a bit a record: it has a value that is not 0
@@ -118,16 +122,20 @@ func (c *Column) add(v any) (holds bool) {
 	return holds
 }
 
-// isTime matches a date, and one with a time of the day.
-var isTime = regexp.MustCompile(`^\d{4}([-/.])(0\d|1[0-2])([-/.])[0-3]\d([ T]\d{1,2}:\d\d.*)?$`)
+var (
+	// isTime matches a date, the year first or last, and one with a time of the day.
+	isTime = regexp.MustCompile(`^(\d{4}([-/.])(0\d|1[0-2])([-/.])[0-3]\d|[0-3]?\d([-/.])[0-3]?\d([-/.])(19|20)\d\d)([ T]\d{1,2}:\d\d.*)?$`)
+	// isComma matches a number whose decimals are behind a comma.
+	isComma = regexp.MustCompile(`^[+-]?\d+,\d+$`)
+)
 
 // value takes one value and reports whether it is something else than 0.
 func (c *Column) value(x any) (holds bool) {
 	c.Values++
-	text, isNum, whole, num := "", true, false, 0.0
+	text, isNum, whole, num, exact := "", true, false, 0.0, int64(0)
 	switch x := x.(type) {
 	case int64:
-		num, whole = float64(x), true
+		num, whole, exact = float64(x), true, x
 	case float32:
 		num = float64(x)
 	case float64:
@@ -140,13 +148,20 @@ func (c *Column) value(x any) (holds bool) {
 		c.Texts++
 		text = x
 		var err error
-		if num, err = decimal.Parse(strings.TrimSpace(x), 64); err != nil {
+		bare := strings.TrimSpace(x) // lines may have a blank behind each comma
+		if num, err = decimal.Parse(bare, 64); err != nil {
 			isNum = false
 		}
-		_, err = strconv.ParseInt(x, 10, 64)
+		if (!isNum || math.IsNaN(num)) && c.word == "" {
+			c.word = bare
+		}
+		exact, err = strconv.ParseInt(bare, 10, 64)
 		whole = err == nil
-		if isTime.MatchString(x) {
+		if isTime.MatchString(bare) {
 			c.times++
+		}
+		if isComma.MatchString(bare) {
+			c.commas++
 		}
 		if _, ok := decimal.Truth(x); ok {
 			c.truths++
@@ -167,6 +182,9 @@ func (c *Column) value(x any) (holds bool) {
 		c.Numbers++
 		if whole {
 			c.Integers++
+			if exact%1000 == 0 {
+				c.thousands++
+			}
 		}
 		if c.Numbers == 1 {
 			c.Min, c.Max = num, num
@@ -177,7 +195,9 @@ func (c *Column) value(x any) (holds bool) {
 	if text == "" {
 		text = Show(x)
 	}
-	if _, ok := c.seen[text]; !ok && len(c.seen) < maxDistinct {
+	_, ok := c.seen[text]
+	c.again = c.again || ok
+	if !ok && len(c.seen) < maxDistinct {
 		c.seen[text] = struct{}{}
 		c.Distinct = len(c.seen)
 		if len(c.Examples) < maxExamples {

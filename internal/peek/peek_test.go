@@ -2,6 +2,7 @@ package peek_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,6 +68,8 @@ func TestHeader(t *testing.T) {
 		"twice":              {"a,b,a", []string{"1,2,3"}, true},
 		"twice among words":  {"a,b,a", []string{"c,d,e"}, false},
 		"empty":              {"a,", []string{"1,2"}, false},
+		"no name in front":   {",a,b", []string{"0,1,2"}, true},
+		"only no name":       {"", []string{"0"}, false},
 		"alone":              {"a,b", nil, true},
 	} {
 		if got := peek.Header(peek.CSV, []byte(tt.first), lines(tt.rest...)); got != tt.want {
@@ -301,6 +304,114 @@ func TestProposeTextOfCSV(t *testing.T) {
 `
 	if diff := cmp.Diff(want, peek.Propose(&c, peek.ProposeOptions{Format: peek.CSV, Header: true}).YAML); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestProposeWhatComesOnce: what numbers the records is no feature; of other values that do not come again one is asked about.
+func TestProposeWhatComesOnce(t *testing.T) {
+	t.Parallel()
+	propose := func(records int) string {
+		var c peek.Columns
+		for i := range records {
+			text := func(format string, args ...any) any { return fmt.Sprintf(format, args...) }
+			c.Add([]peek.Field{
+				{Name: "label", Type: "text", Value: text("%d", i%2)},
+				{Name: "nr", Type: "text", Value: text("%d", (i*37)%records+5)}, // 37 and the number of records have no factor in common
+				{Name: "request_id", Type: "text", Value: text("q%d", i*i)},
+				{Name: "user", Type: "text", Value: text("%d", i*i)},
+				{Name: "uid", Type: "text", Value: text("-%d", i*i+1)},
+				{Name: "item", Type: "text", Value: text("%d", i%7)},
+				{Name: "price", Type: "text", Value: text("%d.25", i)},
+			})
+		}
+		return peek.Propose(&c, peek.ProposeOptions{Format: peek.CSV, Header: true}).YAML
+	}
+	want := `parse:
+  format: csv
+  header: true
+  features:
+    # - nr: left out, it numbers the records
+    # - request_id: left out, it is another in every record, of which nothing can be learnt for others
+    - {name: user, slot: 1}   # another in every record that was looked at: leave it out if it numbers them
+    - {name: uid, slot: 2, hash: hash}   # whole numbers from -2402: an id, or a quantity (then kind: dense, without hash)?; another in every record that was looked at: leave it out if it numbers them
+    - {name: item, slot: 3}
+    - {name: price, kind: dense, standardise: running}   # 0.25 to 49.25, mean 24.75
+  label: label
+`
+	if diff := cmp.Diff(want, propose(50)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if few := propose(49); strings.Contains(few, "left out") || strings.Contains(few, "another") {
+		t.Errorf("of 49 records:\n%s", few)
+	}
+}
+
+// TestProposeOddText: blanks behind commas, dates with the year last, times in milliseconds, decimal commas, marks of missing numbers and a label that is always the same.
+func TestProposeOddText(t *testing.T) {
+	t.Parallel()
+	var c peek.Columns
+	for i := range 40 {
+		c.Add([]peek.Field{
+			{Name: "label", Type: "text", Value: "3"},
+			{Name: " user", Type: "text", Value: " " + strconv.Itoa(i%9)},
+			{Name: "d", Type: "text", Value: fmt.Sprintf("%d/%d/2024", 1+i%28, 1+i%12)},
+			{Name: "seen", Type: "text", Value: strconv.Itoa(1_700_000_000_000 + i)},
+			{Name: "micro", Type: "text", Value: strconv.Itoa(1_700_000_000_000_000 + i)},
+			{Name: "nano", Type: "text", Value: strconv.Itoa(1_700_000_000_000_000_000 + 1_000_000*i)},
+			{Name: "made", Type: "text", Value: strconv.Itoa(1_700_000_000_000_000_000 + 4096*i)},
+			{Name: "snowflake_id", Type: "text", Value: strconv.Itoa(1_700_000_000_000 + i%3)},
+			{Name: "price", Type: "text", Value: fmt.Sprintf("%d,5", i%9)},
+			{Name: "tags", Type: "text", Value: []string{"3,5", "7"}[i%2]},
+			{Name: "height", Type: "text", Value: []string{"1.5", "NA", "2.5"}[i%3]},
+			{Name: "weight", Type: "text", Value: []string{"1.5", "nan", "2.5"}[i%3]},
+		})
+	}
+	want := `parse:
+  format: csv
+  header: true
+  features:
+    - {name: " user", slot: 1}
+    # - d: left out, it looks like a time
+    # - seen: left out, it looks like a time, counted since 1970
+    # - micro: left out, it looks like a time, counted since 1970
+    # - nano: left out, it looks like a time, counted since 1970
+    - {name: made, slot: 2, hash: hash}   # numbers above 2^48 are no ids as they are
+    - {name: snowflake_id, slot: 3}
+    # - price: left out, its numbers have a comma for a point, which nothing reads: write a point (a list of ids would have split: ",")
+    - {name: tags, slot: 4, split: ",", combiner: mean}
+    - {name: height, slot: 5}   # numbers, and text such as NA, all taken as ids: for kind: dense leave such values empty
+    - {name: weight, slot: 6}   # numbers, and text such as nan, all taken as ids: for kind: dense leave such values empty
+  # Where the label is the same in every example, as in those looked at, there is nothing to learn:
+  label: {name: label, positive: ">= 3"}
+`
+	if diff := cmp.Diff(want, peek.Propose(&c, peek.ProposeOptions{Format: peek.CSV, Header: true}).YAML); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestMisread(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		format string
+		lines  [][]byte
+		want   string
+	}{
+		{peek.CSV, lines("label;user;price", "1;2;3,5"), `between ";"`},
+		{peek.Text, lines("1|2|3"), `between "|"`},
+		{peek.Text, lines("1::One (2001)::a|b", "2::Two::c"), `between "::"`},
+		{peek.Text, lines("1|2|3", "4|5"), ""},
+		{peek.CSV, lines(`[{"a": 1, "b": 2},`), "JSON list"},
+		{peek.Text, lines("[", "{"), "JSON list"},
+		{peek.CSV, lines("a,b;c"), ""},
+		{peek.TSV, lines("a;b\tc"), ""},
+		{peek.JSONL, lines(`{"a;b": 1}`), ""},
+		{peek.Text, lines("all kinds of words"), ""},
+		{peek.CSV, lines("[1,2]"), ""},
+		{peek.CSV, nil, ""},
+	} {
+		if got := peek.Misread(tt.format, tt.lines); !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
+			t.Errorf("%s %q: %q, want %q", tt.format, tt.lines, got, tt.want)
+		}
 	}
 }
 

@@ -98,10 +98,14 @@ func Propose(c *Columns, o ProposeOptions) Proposal {
 		line("  # label: which column says what is to be predicted? None is named like one or has two values.")
 	default:
 		p.Label, p.Positive = label.Name, positive(label, false)
-		if p.Positive == "" {
-			line("  label: %s", quote(label.Name))
-		} else {
-			line("  label: {name: %s, positive: %q}   # %s: choose what counts as positive", quote(label.Name), p.Positive, label.values())
+		switch {
+		case label.Distinct == 1 && label.Rows > 1:
+			line("  # Where the label is the same in every example, as in those looked at, there is nothing to learn:")
+			fallthrough
+		case p.Positive == "":
+			line("  label: %s", labelText(label, p.Positive))
+		default:
+			line("  label: %s   # %s: choose what counts as positive", labelText(label, p.Positive), label.values())
 		}
 	}
 	if len(others) > 0 {
@@ -160,6 +164,14 @@ func (c *Column) head(label *Column, positive string) string {
 		text += ", " + mask
 	}
 	return text
+}
+
+// labelText writes the label of a job without heads.
+func labelText(c *Column, positive string) string {
+	if positive == "" {
+		return quote(c.Name)
+	}
+	return fmt.Sprintf("{name: %s, positive: %q}", quote(c.Name), positive)
 }
 
 // labelOf writes the key label of a head, where it needs one.
@@ -282,10 +294,40 @@ func (c *Column) values() string {
 }
 
 var (
-	timeName  = regexp.MustCompile(`(?i)^(ts|time|timestamp|time_stamp|date|datetime|day|unix.*|.*_(ts|time|timestamp|date|at))$`)
+	timeName  = regexp.MustCompile(`(?i)^(ts|time|timestamp|time_stamp|date|datetime|day|created|updated|modified|unix.*|.*_(ts|time|timestamp|date|at))$`)
 	idName    = regexp.MustCompile(`(?i)(^|_)(id|ids|uid|user|item|movie|product|video|ad|author|brand|category|cat|genre|genres|tag|tags|city|country|device|zip|hour|weekday|gender|occupation|type|lang|language|os|site|app|page|shop|store)(_?id)?s?$|id$`)
 	denseName = regexp.MustCompile(`(?i)(^|_)(price|age|count|cnt|num|rate|ratio|score|amount|duration|length|len|size|weight|width|height|distance|dist|ctr|cvr|days|seconds|minutes|avg|mean|sum|total|year)s?($|_)`)
 )
+
+// recordName matches what the number of a record, a request or the like is called, which comes once.
+var recordName = regexp.MustCompile(`(?i)^(row|record|request|req|event|impression|imp|transaction|txn|log|line|index|rowid|uuid|guid|id)(_?(id|no|nr|num|number|key|uuid))?$`)
+
+// manyRecords is how many records say by chance no longer that a value does not come again.
+const manyRecords = 50
+
+// once says why a column of which no value comes again is no feature, or what to ask of it; what is left out is to be sure: ids of many users differ in a few records too.
+func (c *Column) once(records int64) (leaveOut bool, why string) {
+	switch {
+	case records < manyRecords || c.Rows < records || c.Values != c.Rows || c.again:
+		return false, ""
+	case c.Integers == c.Values && c.Max-c.Min+1 == float64(c.Rows):
+		return true, "it numbers the records"
+	case recordName.MatchString(strings.TrimSpace(c.Name)):
+		return true, "it is another in every record, of which nothing can be learnt for others"
+	}
+	return false, "another in every record that was looked at: leave it out if it numbers them"
+}
+
+// isTime reports whether numbers look like times of this century, in milli-, micro- or nanoseconds since 1970. Ids made of the time are as large as those in nanoseconds, which are
+// thousands all the same: clocks that are stored are no finer.
+func (c *Column) isTime() bool {
+	const from, to = 1e12, 2.2e12 // September 2001 to 2039, in milliseconds
+	if c.Integers != c.Values || c.Min == c.Max {
+		return false
+	}
+	within := func(unit float64) bool { return c.Min >= from*unit && c.Max <= to*unit }
+	return within(1) || within(1e3) || within(1e6) && c.thousands == c.Values
+}
 
 // maxQuantity is the most that a number of a dense feature may be before it is scaled.
 const maxQuantity = 1e15
@@ -306,6 +348,8 @@ func (c *Column) feature(format string, slot int, records int64) (text, why stri
 		}
 		return few + s
 	}
+	called := strings.TrimSpace(c.Name)
+	dropped, once := c.once(records)
 	switch {
 	case c.Rows == 0:
 		return "", "no record has a value"
@@ -313,13 +357,23 @@ func (c *Column) feature(format string, slot int, records int64) (text, why stri
 		return "", "it holds " + c.Type + " values, which a feature cannot be made of"
 	case c.Distinct == 1 && c.Rows == records && records > 1:
 		return "", "it is always " + clip(Show(c.Examples[0]))
-	case timeName.MatchString(c.Name), c.times == c.Values:
+	case timeName.MatchString(called), c.times == c.Values:
 		return "", "it looks like a time"
+	case !idName.MatchString(called) && c.isTime():
+		return "", "it looks like a time, counted since 1970"
+	case dropped:
+		return "", once
+	case c.commas == c.Values:
+		return "", `its numbers have a comma for a point, which nothing reads: write a point (a list of ids would have split: ",")`
 	}
 	sparse := func(more, why string) (string, string) {
 		if c.MaxValues > 1 {
 			more += ", combiner: mean"
 		}
+		if once != "" && why != "" {
+			why += "; "
+		}
+		why += once
 		return fmt.Sprintf("{name: %s, slot: %d%s}", name, slot, more), and(why)
 	}
 	numbers, integers := c.Numbers == c.Values, c.Integers == c.Values
@@ -339,11 +393,15 @@ func (c *Column) feature(format string, slot int, records int64) (text, why stri
 			}
 			return sparse(", hash: hash", "some are numbers below 0 or above 2^48, which are no ids as they are")
 		}
-		if format == "columns" { // a column's type is known before any value is
-			return sparse(", type: string", "")
+		mixed := ""
+		if 2*c.Numbers > c.Values && c.Integers < c.Numbers { // a quantity, but for some
+			mixed = fmt.Sprintf("numbers, and text such as %s, all taken as ids: for kind: dense leave such values empty", clip(Show(c.word)))
 		}
-		return sparse("", "")
-	case integers && (c.Min >= -1 || idName.MatchString(c.Name)) && !denseName.MatchString(c.Name) && (idName.MatchString(c.Name) || c.Max > 1 || c.MaxValues > 1):
+		if format == "columns" { // a column's type is known before any value is
+			return sparse(", type: string", mixed)
+		}
+		return sparse("", mixed)
+	case integers && (c.Min >= -1 || idName.MatchString(called)) && !denseName.MatchString(called) && (idName.MatchString(called) || c.Max > 1 || c.MaxValues > 1):
 		if c.Max > 1<<48-1 {
 			return sparse(", hash: hash", "numbers above 2^48 are no ids as they are")
 		}
@@ -351,7 +409,7 @@ func (c *Column) feature(format string, slot int, records int64) (text, why stri
 			return sparse(", hash: hash", fmt.Sprintf("whole numbers from %s: an id, or a quantity (then kind: dense, without hash)?", number(c.Min)))
 		}
 		why := ""
-		if !idName.MatchString(c.Name) {
+		if !idName.MatchString(called) {
 			why = "whole numbers: an id, or a quantity (then kind: dense)?"
 		}
 		return sparse("", why)

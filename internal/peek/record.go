@@ -107,6 +107,29 @@ func Sniff(records [][]byte) string {
 	return Text
 }
 
+// Misread says what lines are that no job can read in a format that they look like, the first of which may name columns, and what to do about it; "" of others.
+func Misread(format string, lines [][]byte) string {
+	if len(lines) == 0 || format != CSV && format != TSV && format != Text {
+		return ""
+	}
+	first := bytes.TrimSpace(lines[0])
+	if rest, ok := bytes.CutPrefix(first, []byte{'['}); ok {
+		if rest = bytes.TrimSpace(rest); len(rest) == 0 || rest[0] == '{' {
+			return "it is a JSON list, and a record is an object in a line of its own: write them so, with jq -c '.[]' for example"
+		}
+	}
+	if bytes.ContainsAny(first, ",\t") {
+		return ""
+	}
+	for _, sep := range []string{"::", ";", "|"} {
+		n := bytes.Count(first, []byte(sep))
+		if n > 0 && !slices.ContainsFunc(lines, func(l []byte) bool { return bytes.Count(l, []byte(sep)) != n }) {
+			return fmt.Sprintf("its fields stand between %q, and those of a job between commas or tabs: write tabs, with sed 's/%s/\\t/g' for example, into a file whose name ends in .tsv", sep, sep)
+		}
+	}
+	return ""
+}
+
 // sameWidth reports whether all records have as many csv fields.
 func sameWidth(records [][]byte) bool {
 	width := 0
@@ -139,15 +162,19 @@ func isLibFM(r []byte) bool {
 }
 
 // Header reports whether the first line of csv or tsv text names the columns, by the lines after it: names are not empty, no
-// numbers, and different. A name that comes twice is one all the same where there are numbers below: reading the file says so.
+// numbers, and different, of which the first may be missing. A name that comes twice is one all the same where there are numbers below: reading the file says so.
 func Header(format string, first []byte, rest [][]byte) bool {
 	names, err := split(format, first)
 	if err != nil || len(names) == 0 {
 		return false
 	}
 	seen, twice := map[string]bool{}, false
-	for _, n := range names {
-		if n = strings.TrimSpace(n); n == "" || isNumber(n) {
+	for i, n := range names {
+		n = strings.TrimSpace(n)
+		if n == "" && i == 0 && len(names) > 1 {
+			continue // the index that pandas writes in front has no name
+		}
+		if n == "" || isNumber(n) {
 			return false
 		}
 		twice = twice || seen[n]

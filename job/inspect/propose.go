@@ -42,6 +42,9 @@ func Propose(ctx context.Context, target string, opts ProposeOptions) (*result.P
 	fault := func(format string, args ...any) error {
 		return fmt.Errorf("job: %s: %w", fmt.Sprintf(format, args...), pipeline.ErrConfig)
 	}
+	if l.misread != "" {
+		return nil, fault("no job can read %s: %s", target, l.misread)
+	}
 	if l.columns.Records == 0 {
 		return nil, fault("%s has no records that say what a job should be: %s", target, strings.Join(append(info.Notes, info.BadExamples...), "; "))
 	}
@@ -143,6 +146,9 @@ func written(c *spec.Config, target, name string, info *result.SourceInfo, p pee
 	line("train:")
 	line("  batch: 512")
 	line("  on_bad_row: fail               # skip counts bad rows, dead_letter keeps them")
+	if c.Source.Bounded() {
+		line("  # early_stop: {patience: 2}    # with eval and epochs: ends training where it gets no better, and the best epoch is the one that eval and predict take")
+	}
 	line("snapshot: {every: 5m, keep: 3}")
 	line("# eval:                          # held-out examples; train evaluates after each epoch, `monolith eval` any time")
 	line("#   source: {%s: ...}", c.Source.Name())

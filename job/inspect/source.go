@@ -76,6 +76,8 @@ type looking struct {
 	names  []string // of csv and tsv columns
 	header bool
 	parses bool // the job says how
+	// misread says what the records are, in place of what they seem to be.
+	misread string
 
 	source   string
 	splits   []pipeline.Split
@@ -195,6 +197,16 @@ func (l *looking) records(split int, b *pipeline.Block) {
 		}
 		l.format = peek.Sniff(head)
 	}
+	if l.columns.Records == 0 && !l.parses {
+		var head [][]byte
+		if line, named := header(b); named {
+			head = append(head, []byte(line))
+		}
+		for i := range min(b.NumRows(), 50) {
+			head = append(head, payload.Value(i))
+		}
+		l.misread = peek.Misread(l.format, head)
+	}
 	if (l.format == peek.CSV || l.format == peek.TSV) && l.names == nil && b.NumRows() > 0 {
 		l.names = peek.Names(l.format, payload.Value(0), false)
 	}
@@ -257,7 +269,7 @@ func (l *looking) stored(ctx context.Context) error {
 		return err
 	}
 	for _, name := range unreadable {
-		l.notes = append(l.notes, fmt.Sprintf("column %q cannot be read: it is a structure, a map or a list of lists", name))
+		l.notes = append(l.notes, fmt.Sprintf("column %q cannot be read: it is none of whole numbers, floats of 32 or 64 bits, texts, truths, times and lists of one of these", name))
 	}
 	if schema.NumFields() > 0 && l.ids == nil {
 		src, err := columns.OpenColumns(component.Opening{Seed: l.cfg.Seed}, schema)
@@ -572,6 +584,10 @@ func pickRows(rows [][]result.RowInfo, n int) []result.RowInfo {
 
 // suggest writes a parse section for a source that has none.
 func (l *looking) suggest(cfg *spec.Config, out *result.SourceInfo) {
+	if l.misread != "" {
+		l.notes = append(l.notes, l.misread)
+		return
+	}
 	if l.parses || l.columns.Records == 0 {
 		return
 	}

@@ -1,0 +1,87 @@
+package job_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// proposed is the job that is written for a file of these lines.
+func proposed(t *testing.T, name, text string) (string, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := job.Propose(t.Context(), file, job.ProposeOptions{})
+	if err != nil {
+		return "", err
+	}
+	return p.Job, nil
+}
+
+// TestProposedKeysInComments: a proposed job is one with its keys in comments too, once what is held out is named: several epochs, each evaluated, and an early stop. It trains on
+// what pandas writes, whose first column has no name and numbers the records.
+func TestProposedKeysInComments(t *testing.T) {
+	t.Parallel()
+	var rows strings.Builder
+	rows.WriteString(",user,item,label\n")
+	for i := range 200 {
+		fmt.Fprintf(&rows, "%d,u%d,%d,%d\n", i, i%9, i%7, i%9/5)
+	}
+	text, err := proposed(t, "clicks.csv", rows.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(text, "- {name: user, slot: 1}\n    - {name: item, slot: 2}\n  label: label\n") {
+		t.Errorf("other features than user and item in\n%s", text)
+	}
+	held := filepath.Join(t.TempDir(), "held.csv")
+	if err := os.WriteFile(held, []byte(rows.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"epochs:", "shuffle:", "  early_stop:", "eval:", "  source: {text: ...}"} {
+		at := strings.TrimLeft(key, " ")
+		indent := key[:len(key)-len(at)]
+		comment := indent + "# " + at
+		if key == "  source: {text: ...}" { // below a key that is a comment too
+			comment = "#   " + at
+		}
+		if !strings.Contains(text, comment) {
+			t.Fatalf("no comment %q in\n%s", comment, text)
+		}
+		text = strings.Replace(text, comment, key, 1)
+	}
+	text = strings.Replace(text, "{text: ...}", fmt.Sprintf("{text: {files: [%q]}}", held), 1)
+	cfg, err := job.Decode([]byte(text), "clicks.yaml", job.LoadOptions{Set: []string{"dir=" + t.TempDir()}})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if e := cfg.Train.EarlyStop; e == nil || e.Patience != 2 || cfg.Epochs != 3 || cfg.Shuffle.Rows != 100000 {
+		t.Fatalf("early stop %+v, %d epochs, shuffled %d rows", e, cfg.Epochs, cfg.Shuffle.Rows)
+	}
+	r, err := job.Run(t.Context(), cfg, job.RunOptions{})
+	if err != nil || r.BestSnapshot == "" {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestProposesNothing: what no job can read says what it is.
+func TestProposesNothing(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ text, want string }{
+		"semicolons.csv": {"label;user;price\n1;2;3,5\n0;3;4,5\n", `fields stand between ";"`},
+		"users.dat":      {"1::F::one\n2::M::two\n", `fields stand between "::"`},
+		"list.json":      {`[{"label": 1, "user": 2}, {"label": 0, "user": 3}]` + "\n", "a JSON list"},
+	} {
+		if text, err := proposed(t, name, tt.text); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(fmt.Sprint(err), tt.want) {
+			t.Errorf("%s: %v, want %s\n%s", name, err, tt.want, text)
+		}
+	}
+}
