@@ -13,12 +13,12 @@ import (
 	"github.com/monolith-go/monolith/job"
 )
 
-// TestFiguresToDoubt: labels that are all the same, an AUC that no honest data gives and probabilities that are worse than a constant are
+// TestFiguresToDoubt: labels that are all the same, an AUC that no honest data gives or that of guessing, and probabilities that are worse than a constant are
 // said of what was trained on and of what was held out, in the result; and nothing is said of good figures, of few examples or of labels
 // that are all the same on purpose.
 func TestFiguresToDoubt(t *testing.T) {
 	t.Parallel()
-	const same, good, worse = "there is nothing to learn", "is hardly true", "the mean label"
+	const same, good, worse, guess = "there is nothing to learn", "is hardly true", "the mean label", "that of guessing"
 	for _, tt := range []struct {
 		name  string
 		rows  int
@@ -43,6 +43,12 @@ func TestFiguresToDoubt(t *testing.T) {
 			y := float64(r.IntN(2))
 			return y, 2*y - 1
 		}, train: good, eval: good},
+		{name: "guessing", rows: 4000, row: func(r *rand.Rand) (float64, float64) {
+			return float64(r.IntN(2)), r.NormFloat64()
+		}, train: guess, eval: guess},
+		{name: "few to guess", rows: 999, row: func(r *rand.Rand) (float64, float64) {
+			return float64(r.IntN(2)), r.NormFloat64()
+		}},
 		{name: "diverging", rows: 4000, set: []string{"optimizer.dense.sgd.lr=500"}, row: func(r *rand.Rand) (float64, float64) {
 			return float64(btoi(r.Float64() < 0.3)), r.NormFloat64()
 		}, train: worse, eval: worse},

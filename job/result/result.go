@@ -129,7 +129,7 @@ type TrainResult struct {
 	TrainingExamples    int64 `json:"training_examples,omitempty"`
 	// LifetimeExamples is how many examples the metrics with the prefix "lifetime_" are over, earlier runs included.
 	LifetimeExamples int64 `json:"lifetime_examples,omitempty"`
-	// Doubts say what speaks against the metrics: labels that are all the same, an AUC that is too good to be true, probabilities worse than a constant.
+	// Doubts say what speaks against the metrics: labels that are all the same, an AUC that is too good to be true or that of guessing, probabilities worse than a constant, an earlier epoch that was better.
 	Doubts []string `json:"doubts,omitempty"`
 	// BadRows counts what was left out, by reason.
 	BadRows map[string]int64 `json:"bad_rows,omitempty"`

@@ -27,7 +27,7 @@ const (
 )
 
 // doubts says what speaks against the figures of a head, by what it predicted of examples: labels that are all the same, an AUC that is too good to
-// be true, probabilities that are worse than a constant.
+// be true or that of guessing, probabilities that are worse than a constant.
 func doubts(cfg *spec.Config, h *spec.Head, set *metric.Set) []string {
 	n := set.Len()
 	l, ok := cfg.FindLoss(h.Loss)
@@ -50,19 +50,42 @@ func doubts(cfg *spec.Config, h *spec.Head, set *metric.Set) []string {
 	}
 	var out []string
 	var w metric.Workspace
-	if auc, ok := w.AUC(set.Predictions, set.Labels, set.Weights); ok && auc >= tooGood {
+	guess := "" // said where nothing else is, whose advice goes for it too
+	auc, ok := w.AUC(set.Predictions, set.Labels, set.Weights)
+	switch {
+	case ok && auc >= tooGood:
 		out = append(out, fmt.Sprintf("an AUC%s of %.4f is hardly true: does a feature hold what is known afterwards only, or, of held-out examples, were they trained on too?", of, auc))
+	case ok && auc <= guessed(set):
+		guess = fmt.Sprintf("an AUC%s of %.4f is no better than that of guessing may be: nothing was learnt that distinguishes these labels; more steps, features or another model may help", of, auc)
 	}
 	if h.Loss != loss.CrossEntropy || h.SampleRate < 1 || h.SampleBias {
-		return out // its probabilities are not those of these labels
-	}
-	if got, ok := metric.LogLoss(set.Predictions, set.Labels, set.Weights); ok {
+		// Its probabilities are not those of these labels.
+	} else if got, ok := metric.LogLoss(set.Predictions, set.Labels, set.Weights); ok {
 		mean, constant := meanLabel(set)
 		if got > worseBy*constant+worseByNats {
-			out = append(out, fmt.Sprintf("the log loss%s, %.4f, is worse than %.4f, that of always predicting %g, the mean label: lower learning rates, give dense features the size of 1 (standardise), or take more steps (more examples, epochs, smaller batches)", of, got, constant, wiring.Short(mean)))
+			out = append(out, fmt.Sprintf("the log loss%s, %.4f, is worse than %.4f, that of always predicting %g, the mean label: lower learning rates, give dense features the size of 1 (standardise), take more steps (more examples, smaller batches) or, where it is lower in training, fewer epochs", of, got, constant, wiring.Short(mean)))
 		}
 	}
+	if len(out) == 0 && guess != "" {
+		return []string{guess}
+	}
 	return out
+}
+
+// guessed is the AUC that predictions which say nothing of the labels are below with 97 in a hundred: two standard errors above one half (Mann and Whitney, 1947). An example of weight 0
+// is none; of other weights that differ it is too low a bound, which doubts less.
+func guessed(set *metric.Set) float64 {
+	ones, zeros := 0.0, 0.0
+	for i, y := range set.Labels {
+		switch {
+		case set.Weights != nil && set.Weights[i] == 0:
+		case y > 0.5:
+			ones++
+		default:
+			zeros++
+		}
+	}
+	return 0.5 + 2*math.Sqrt((ones+zeros+1)/(12*ones*zeros))
 }
 
 // fellBack says that the model was better after an earlier epoch than it is, by the metric that a job's evaluations go by, and what to do; "" where it was not, where figures of
