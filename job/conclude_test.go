@@ -320,6 +320,15 @@ func TestALaterEpochIsWorse(t *testing.T) {
 		}
 	}
 	checks("three runs", r, cfg)
+	// Exports are of the newest snapshot, and say where the best is.
+	for from, want := range map[string]int{cfg.Dir: 1, r.Snapshot: 0, r.BestSnapshot: 0} {
+		said := 0
+		if _, err := job.ExportModel(t.Context(), job.ExportModelOptions{
+			Snapshot: from, Dir: t.TempDir(), Format: "native", Notice: func(text string) { said += strings.Count(text, r.BestSnapshot) },
+		}); err != nil || said != want {
+			t.Errorf("exporting %s names the best %d times, %v; want %d", from, said, err, want)
+		}
+	}
 	// With early_stop from then on, by default it is the best that is read; with another metric what was best by auc is not.
 	early := epochsJob(t, dir, "train.libfm", "run", set...)
 	if e, err := job.Evaluate(t.Context(), early, job.EvalOptions{}); err != nil || e.Metrics["auc"] != slices.Max(aucs) {

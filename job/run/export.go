@@ -195,6 +195,12 @@ func ExportModel(ctx context.Context, o ExportModelOptions) (_ *result.ExportedM
 	case o.Runner != spec.RunnerLocal:
 		return nil, fault.Config("job: %s lies in a store, which this process alone reads: take --runner=local, or fetch it (monolith snapshot fetch)", from.Name(info.Path))
 	}
+	if len(from.Entries) > 1 { // otherwise it is the snapshot that was named
+		best, err := stored.BestIn(from.FS, filepath.Dir(info.Path))
+		if err == nil && best != nil && best.ID != info.ID {
+			o.Notice(fmt.Sprintf("the newest snapshot is exported; the one of the best evaluation is %s: name its folder to export that", from.Name(best.Path)))
+		}
+	}
 	path := from.Name(info.Path)
 	of, err := o.recipe(info)
 	if err != nil {
