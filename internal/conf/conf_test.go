@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,5 +107,33 @@ func TestSecretOfAFile(t *testing.T) {
 		if got != c.want || (err == nil) != (c.fault == "") || err != nil && !strings.Contains(err.Error(), c.fault) {
 			t.Errorf("%q: %q, %v; want %q", c.text, got, err, c.want)
 		}
+	}
+}
+
+// TestSections: those that are set, wherever they are.
+func TestSections(t *testing.T) {
+	t.Parallel()
+	type door struct {
+		Key string `yaml:"key"`
+	}
+	type room struct {
+		Door *door `yaml:"door"`
+	}
+	type house struct {
+		Front door   `yaml:"front"`
+		Back  *door  `yaml:"back"`
+		Rooms []room `yaml:"rooms"`
+		Stove stove  `yaml:"stove"`
+	}
+	h := &house{Front: door{"a"}, Rooms: []room{{}, {&door{"b"}}, {&door{"c"}}}, Stove: stove{conf.Picked[heater]("gas", &gas{Flames: 3})}}
+	got := conf.Sections[door](h)
+	if want := []*door{&h.Front, h.Rooms[1].Door, h.Rooms[2].Door}; !slices.Equal(got, want) {
+		t.Errorf("%v, want the doors themselves, %v", got, want)
+	}
+	if got := conf.Sections[gas](h); len(got) != 1 || got[0].Flames != 3 {
+		t.Errorf("chosen: %v", got)
+	}
+	if got := conf.Sections[gas](&house{}); len(got) > 0 {
+		t.Errorf("nothing is chosen: %v", got)
 	}
 }

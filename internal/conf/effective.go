@@ -75,6 +75,45 @@ func (p *Places) setting(path, value string, out *[]Setting) {
 	*out = append(*out, s)
 }
 
+// Sections lists the sections of type T that are set in a struct given by pointer, those within others included, in the order of the file. Alternatives and optional sections that were not chosen
+// are left out.
+func Sections[T any](config any) (out []*T) {
+	sections(reflect.ValueOf(config).Elem(), func(section any) {
+		if t, ok := section.(*T); ok {
+			out = append(out, t)
+		}
+	})
+	return out
+}
+
+// sections calls f with a pointer to each section of one, beginning with itself.
+func sections(s reflect.Value, f func(section any)) {
+	f(s.Addr().Interface())
+	if isPick(s.Type()) {
+		if _, v, ok := chosenOf(s); ok {
+			sections(v, f)
+		}
+		return
+	}
+	for _, of := range fieldsOf(s.Type()) {
+		v := s.FieldByIndex(of.index)
+		if v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				continue
+			}
+			v = v.Elem()
+		}
+		switch {
+		case isSection(v.Type()):
+			sections(v, f)
+		case v.Kind() == reflect.Slice && isSection(v.Type().Elem()):
+			for i := range v.Len() {
+				sections(v.Index(i), f)
+			}
+		}
+	}
+}
+
 // Render writes a value as it is written in a file.
 func Render(v reflect.Value) string {
 	switch t := v.Interface().(type) {

@@ -1,7 +1,9 @@
 package secure
 
 import (
+	"bytes"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"os"
 	"sync"
@@ -16,6 +18,8 @@ type authorities struct {
 	mu   sync.Mutex
 	last *x509.CertPool
 	at   time.Time
+	// The first of last to expire is valid from begins until until.
+	begins, until time.Time
 }
 
 // openAuthorities reads the file. Errors: those of reading.
@@ -27,14 +31,33 @@ func openAuthorities(file string) (*authorities, error) {
 // read reads the file, and keeps what there was if it cannot.
 func (a *authorities) read() error {
 	a.at = time.Now()
-	pem, err := os.ReadFile(a.file)
+	rest, err := os.ReadFile(a.file)
 	if err != nil {
 		return fmt.Errorf("authorities (ca): %w", err)
 	}
+	var all []*x509.Certificate
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		// One that Go does not read is passed over, as collections of many have such.
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
+			all = append(all, cert)
+			pool.AddCert(cert)
+		}
+	}
+	switch {
+	case bytes.Contains(rest, []byte("-----BEGIN CERTIFICATE-----")):
+		return fmt.Errorf("authorities (ca): %s ends within a certificate, behind %d whole ones: write it anew", a.file, len(all))
+	case len(all) == 0:
 		return fmt.Errorf("authorities (ca): %s holds no PEM certificate", a.file)
 	}
+	a.begins, a.until = firstToEnd(all, a.at)
 	a.last = pool
 	return nil
 }

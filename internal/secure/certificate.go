@@ -8,7 +8,7 @@ import (
 )
 
 // certificate is the certificate of one side, which reads its files again when it is older than a second: who renews certificates replaces the files of processes that run. While
-// they cannot be read, or do not fit each other, the last one serves. Methods may overlap.
+// they cannot be read, do not fit each other, or hold one whose time is over or to come while the last one's is now, the last one serves. Methods may overlap.
 type certificate struct {
 	cert, key string
 
@@ -24,9 +24,14 @@ func openCertificate(cert, key string) (*certificate, error) {
 		return nil, err
 	}
 	if end := c.last.Leaf.NotAfter; end.Before(c.at) {
-		return nil, fmt.Errorf("certificate (cert) %s has expired at %s, and the clock says %s: renew it", cert, end.Format(time.RFC3339), c.at.Format(time.RFC3339))
+		return nil, c.expired(end)
 	}
 	return c, nil
+}
+
+// expired is the fault of a certificate whose time is over.
+func (c *certificate) expired(end time.Time) error {
+	return fmt.Errorf("certificate (cert) %s has expired at %s, and the clock says %s: renew it", c.cert, end.Format(time.RFC3339), c.at.Format(time.RFC3339))
 }
 
 // read reads the files, and keeps what there was if it cannot.
@@ -35,6 +40,14 @@ func (c *certificate) read() error {
 	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
 	if err != nil {
 		return fmt.Errorf("certificate (cert) %s with key %s: %w", c.cert, c.key, err)
+	}
+	if c.last != nil && c.at.Before(c.last.Leaf.NotAfter) { // better the last one, while that is taken
+		switch from, until := pair.Leaf.NotBefore, pair.Leaf.NotAfter; {
+		case until.Before(c.at):
+			return c.expired(until)
+		case c.at.Before(from):
+			return fmt.Errorf("certificate (cert) %s is valid from %s, and the clock says %s", c.cert, from.Format(time.RFC3339), c.at.Format(time.RFC3339))
+		}
 	}
 	c.last = &pair
 	return nil

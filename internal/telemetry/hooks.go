@@ -322,6 +322,38 @@ func (t *Training) Evaluated(head, metric string, v float64) {
 	}
 }
 
+// Certificates keeps count of the files of certificates and authorities that a process uses.
+type Certificates struct {
+	ends   *prometheus.GaugeVec
+	failed *prometheus.CounterVec
+}
+
+// NewCertificates registers their metrics with reg.
+func NewCertificates(reg prometheus.Registerer) (*Certificates, error) {
+	m := &maker{reg: reg}
+	c := newCertificates(m)
+	return c, errors.Join(m.errs...)
+}
+
+// newCertificates is the list of those metrics.
+func newCertificates(m *maker) *Certificates {
+	return &Certificates{
+		ends: m.gauge("monolith_tls_expiry_timestamp_seconds",
+			"When the certificate that is used of a file expires, in Unix time; of a file of authorities, the first that has not expired.", "file"),
+		failed: m.counter("monolith_tls_reload_failures_total",
+			"How often, every ten seconds, a file of certificates could not be used, so that what it held before still is; the log says why.", "file"),
+	}
+}
+
+// CertificateUsed sets when what is used of a file expires. Its failures are counted from then on.
+func (c *Certificates) CertificateUsed(file string, until time.Time) {
+	c.ends.WithLabelValues(file).Set(float64(until.Unix()))
+	c.failed.WithLabelValues(file)
+}
+
+// CertificateFailed counts a look at a file that cannot be used.
+func (c *Certificates) CertificateFailed(file string) { c.failed.WithLabelValues(file).Inc() }
+
 // Build is what runs.
 type Build struct {
 	Version, Revision, Go string

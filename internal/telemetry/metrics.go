@@ -26,6 +26,7 @@ func Descriptions() []Metric {
 	newMetrics(m)
 	newMemory(m, nil)
 	newTraining(m)
+	newCertificates(m)
 	newBuild(m)
 	return m.made
 }

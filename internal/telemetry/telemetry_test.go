@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/monolith-go/monolith/internal/secure"
 	"github.com/monolith-go/monolith/internal/telemetry"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
@@ -42,6 +43,7 @@ var (
 	_ ps.UploadDoneHook        = (*telemetry.Metrics)(nil)
 	_ ps.SnapshotUploadedHook  = (*telemetry.Metrics)(nil)
 	_ ps.StandbyHook           = (*telemetry.Metrics)(nil)
+	_ secure.CertificateHook   = (*telemetry.Certificates)(nil)
 )
 
 // observe calls every hook once.
@@ -97,6 +99,13 @@ func observe(t *testing.T) *prometheus.Registry {
 	tr.Observe("", "log_loss", math.NaN())
 	tr.Observe("price", "rmse", 3)
 	tr.Evaluated("price", "rmse", 4)
+	c, err := telemetry.NewCertificates(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.CertificateUsed("tls.crt", time.Unix(1800000000, 0))
+	c.CertificateUsed("ca.crt", time.Unix(1900000000, 0))
+	c.CertificateFailed("tls.crt")
 	if err := telemetry.RegisterBuild(reg, telemetry.Build{Version: "v1", Revision: "abc", Go: "go1"}); err != nil {
 		t.Fatal(err)
 	}
@@ -201,6 +210,14 @@ monolith_source_examples_total{source="ratings"} 130
 # HELP monolith_source_lag_records Records of a split that are not trained yet, those on their way included. No series where it is not known: the source has no end to count to, or its broker does not answer.
 # TYPE monolith_source_lag_records gauge
 monolith_source_lag_records{source="ratings",split="ratings-3"} 7
+# HELP monolith_tls_expiry_timestamp_seconds When the certificate that is used of a file expires, in Unix time; of a file of authorities, the first that has not expired.
+# TYPE monolith_tls_expiry_timestamp_seconds gauge
+monolith_tls_expiry_timestamp_seconds{file="ca.crt"} 1.9e+09
+monolith_tls_expiry_timestamp_seconds{file="tls.crt"} 1.8e+09
+# HELP monolith_tls_reload_failures_total How often, every ten seconds, a file of certificates could not be used, so that what it held before still is; the log says why.
+# TYPE monolith_tls_reload_failures_total counter
+monolith_tls_reload_failures_total{file="ca.crt"} 0
+monolith_tls_reload_failures_total{file="tls.crt"} 1
 # HELP monolith_train_auc_ratio AUC of the last window of examples, before they were trained on.
 # TYPE monolith_train_auc_ratio gauge
 monolith_train_auc_ratio{head=""} 0.75
@@ -211,6 +228,7 @@ monolith_train_auc_ratio{head="click"} 0.75
 		"monolith_output_rows_total", "monolith_output_bytes_total", "monolith_output_stores_total", "monolith_output_lag_rows",
 		"monolith_snapshot_size_bytes", "monolith_snapshot_upload_bytes_total", "monolith_snapshot_uploaded_number", "monolith_snapshot_uploaded_timestamp_seconds",
 		"monolith_snapshot_uploads_total", "monolith_snapshots_total", "monolith_source_examples_total", "monolith_source_lag_records", "monolith_train_auc_ratio",
+		"monolith_tls_expiry_timestamp_seconds", "monolith_tls_reload_failures_total",
 	)
 	if err != nil {
 		t.Error(err)

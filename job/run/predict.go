@@ -71,6 +71,11 @@ func Predict(ctx context.Context, cfg *spec.Config, o PredictOptions) (_ *result
 	if p.hooks, err = newTelemetry(o.Registerer); err != nil {
 		return nil, err
 	}
+	certificates, err := watchTLS(p.log, o.Registerer, tlsOf(p.cfg)...)
+	if err != nil {
+		return nil, err
+	}
+	defer certificates.Close()
 	of, err := p.chooseModel(ctx)
 	if err != nil {
 		return nil, err

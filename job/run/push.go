@@ -78,6 +78,11 @@ func Push(ctx context.Context, cfg *spec.Config, o PushOptions) (out *result.Pus
 		return nil, fault.Config("job: --to: %w", err)
 	}
 	defer func() { err = errors.Join(err, cc.Close()) }()
+	certificates, err := watchTLS(o.Logger, nil, cfg.PS.TLS, o.TLS)
+	if err != nil {
+		return nil, err
+	}
+	defer certificates.Close()
 	err = askShards(ctx, cfg, Asking{Logger: o.Logger}, "give them processes of their own (docs/cluster.md), or export its snapshots", func(s remoteShards) error {
 		p, err := newPusher(s.layout, tfs.NewPredictionServiceClient(cc), o, log)
 		if err != nil {

@@ -77,7 +77,12 @@ func Serve(ctx context.Context, cfg *spec.Config, opts ServeOptions) (*result.Se
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	err := s.open(ctx)
+	certificates, err := watchTLS(s.log, opts.Registerer, tlsOf(cfg)...)
+	if err != nil {
+		return nil, err
+	}
+	defer certificates.Close()
+	err = s.open(ctx)
 	if err == nil {
 		stop := func() {}
 		if s.zero != nil {

@@ -166,6 +166,15 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	files := []*secure.TLS{o.TLS, o.Rows.TLS}
+	for _, j := range jobs {
+		files = append(files, j.first.cfg.PS.TLS) // its source is not read
+	}
+	certificates, err := watchTLS(o.Logger, reg, files...)
+	if err != nil {
+		return err
+	}
+	defer certificates.Close()
 	for _, m := range mirrors {
 		if err := m.begin(ctx); err != nil {
 			return err

@@ -43,6 +43,11 @@ func Train(ctx context.Context, cfg *spec.Config, opts Options) (*result.TrainRe
 	if err != nil {
 		return nil, err
 	}
+	certificates, err := watchTLS(opts.Logger, opts.Registerer, tlsOf(cfg)...)
+	if err != nil {
+		return nil, errors.Join(err, t.close())
+	}
+	defer certificates.Close()
 	train := t.train
 	if t.past != nil && t.past.Done {
 		train = t.result // there is nothing left of it, and what came after it is not touched
