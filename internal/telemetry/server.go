@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,11 +34,30 @@ type ServerOptions struct {
 	Logger *slog.Logger
 }
 
-// Server serves /metrics, /healthz and, if asked, /debug/pprof. It owns one goroutine, which Close joins.
+// Server serves /metrics, /healthz, which answers as long as the process lives, /readyz, which does once it has what it works with ([Server.Ready]), and, if asked, /debug/pprof. It owns one goroutine, which Close joins.
 type Server struct {
-	http *http.Server
-	addr string
-	done chan error
+	http    *http.Server
+	addr    string
+	done    chan error
+	missing atomic.Pointer[error] // what /readyz says; nil: nothing was said yet
+}
+
+// Ready says what is missing until the process can work, nil for nothing; it may be called again and again, by any goroutine. Before the first call the process is not ready.
+func (s *Server) Ready(missing error) { s.missing.Store(&missing) }
+
+// readyz answers with what is missing.
+func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	text := "ok"
+	switch missing := s.missing.Load(); {
+	case missing == nil:
+		w.WriteHeader(http.StatusServiceUnavailable)
+		text = "the process begins"
+	case *missing != nil:
+		w.WriteHeader(http.StatusServiceUnavailable)
+		text = (*missing).Error()
+	}
+	_, _ = io.WriteString(w, text+"\n") // a client that has gone away needs no answer
 }
 
 // Serve begins to serve. Errors: one that wraps [ErrListen] when the address is taken or wrong.
@@ -65,12 +86,13 @@ func Serve(ctx context.Context, o ServerOptions) (*Server, error) {
 	}
 	s := &Server{
 		http: &http.Server{
-			Handler: handler(o), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, // scrapes come more often
+			ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, // scrapes come more often
 			ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
 		},
 		addr: l.Addr().String(),
 		done: make(chan error, 1),
 	}
+	s.http.Handler = s.handler(o)
 	logger.Info("metrics endpoint is up", "url", "http://"+s.addr+"/metrics")
 	if at, ok := l.Addr().(*net.TCPAddr); o.Pprof && ok && !at.IP.IsLoopback() {
 		logger.Warn("profiles (metrics.pprof) are for whoever reaches the metrics endpoint: they show the command line, and slow the process down while they are taken; listen at 127.0.0.1, or take metrics.pprof out", "listen", s.addr)
@@ -79,13 +101,14 @@ func Serve(ctx context.Context, o ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-func handler(o ServerOptions) http.Handler {
+func (s *Server) handler(o ServerOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok\n")) // a client that has gone away needs no answer
 	})
+	mux.HandleFunc("GET /readyz", s.readyz)
 	if o.Pprof {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)

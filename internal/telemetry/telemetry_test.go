@@ -287,6 +287,19 @@ func TestServe(t *testing.T) {
 		if code, body := get(t, base+"/healthz"); code != 200 || body != "ok\n" {
 			t.Errorf("/healthz answers %d: %s", code, body)
 		}
+		ready := func(what string, wantCode int, wantBody string) {
+			t.Helper()
+			if code, body := get(t, base+"/readyz"); code != wantCode || body != wantBody {
+				t.Errorf("/readyz %s answers %d: %s; want %d: %s", what, code, body, wantCode, wantBody)
+			}
+		}
+		ready("at first", 503, "the process begins\n")
+		s.Ready(errors.New("shard 1 is missing"))
+		ready("before it is", 503, "shard 1 is missing\n")
+		s.Ready(nil)
+		ready("when it is", 200, "ok\n")
+		s.Ready(errors.New("shard 1 is gone"))
+		ready("when it is no more", 503, "shard 1 is gone\n")
 		want := http.StatusNotFound
 		if pprof {
 			want = http.StatusOK

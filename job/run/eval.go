@@ -170,6 +170,7 @@ func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, 
 		e.notice("bad rows are counted in the logs of the executors alone, and values of features nowhere")
 	}
 
+	e.opts.ready()
 	mon := newMonitor(cfg, e.opts.Options, e.hooks)
 	mon.watched, mon.fills = "eval", newFillWatch(cfg, e.log)
 	limit := e.limit()

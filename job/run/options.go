@@ -26,6 +26,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Status is called with how far the run is, about four times a second, from one goroutine at a time; nil: none.
 	Status func(result.Status)
+	// Ready is called with nil once the run has the parameters that it begins with, of shards or of a snapshot. nil: nobody is notified.
+	Ready func(error)
 	// Notice is called with one line for the user: that the run continues from a snapshot, or is draining. nil:
 	// nobody is notified.
 	Notice func(string)
@@ -57,6 +59,13 @@ type Options struct {
 
 // Range is a time range [From, To).
 type Range struct{ From, To time.Time }
+
+// ready notifies that there are parameters to work with.
+func (o *Options) ready() {
+	if o.Ready != nil {
+		o.Ready(nil)
+	}
+}
 
 // EvalOptions say what to evaluate, beside the job.
 type EvalOptions struct {

@@ -254,6 +254,7 @@ func (p *prediction) run(ctx context.Context) (*result.Predicted, error) {
 		defer closing() //nolint:errcheck // nothing was written
 	}
 
+	p.opts.ready()
 	mon := newMonitor(p.cfg, p.opts.Options, p.hooks)
 	mon.watched, mon.fills = "predict", newFillWatch(p.cfg, p.log)
 	outs := &wiring.Outputs{}

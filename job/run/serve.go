@@ -49,6 +49,8 @@ type ServeOptions struct {
 	Registerer prometheus.Registerer
 	// Notice is called with one line for the user. nil: none.
 	Notice func(string)
+	// Ready is called several times a second, with nil while all shards of the process have a state and do their part with it, and otherwise with what is missing; from one goroutine. nil: nobody is notified.
+	Ready func(error)
 	// Drain, once closed, makes the process take a last snapshot if it coordinates the shards, and return without an
 	// error. nil: never.
 	Drain <-chan struct{}
@@ -477,6 +479,7 @@ func (s *serving) wait(ctx context.Context) error {
 		case err := <-s.failed:
 			return err
 		case <-s.opts.Drain:
+			s.ready(errEnds)
 			s.snapshot(ctx)
 			s.uploads.finish(ctx)
 			return nil
@@ -494,6 +497,7 @@ func (s *serving) wait(ctx context.Context) error {
 				}
 			}
 		}
+		s.ready(s.missing(ctx))
 		c := s.coordinates()
 		if c == nil {
 			ready = false
@@ -507,6 +511,27 @@ func (s *serving) wait(ctx context.Context) error {
 			s.notice("%s", state(c))
 		}
 		ready = err == nil
+	}
+}
+
+// errEnds is why a process that drains is not ready.
+var errEnds = errors.New("job: the process ends")
+
+// missing returns what shards of this process wait for, or nil.
+func (s *serving) missing(ctx context.Context) error {
+	var errs []error
+	for _, n := range s.all() {
+		errs = append(errs, n.Ready(ctx))
+	}
+	if c := s.coordinates(); c != nil {
+		errs = append(errs, c.Ready())
+	}
+	return errors.Join(errs...)
+}
+
+func (s *serving) ready(missing error) {
+	if s.opts.Ready != nil {
+		s.opts.Ready(missing)
 	}
 }
 

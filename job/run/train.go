@@ -48,6 +48,7 @@ func Train(ctx context.Context, cfg *spec.Config, opts Options) (*result.TrainRe
 		return nil, errors.Join(err, t.close())
 	}
 	defer certificates.Close()
+	opts.ready()
 	train := t.train
 	if t.past != nil && t.past.Done {
 		train = t.result // there is nothing left of it, and what came after it is not touched

@@ -263,6 +263,18 @@ func (n *Node) Status(context.Context) (ps.NodeStatus, error) {
 	return st, n.failed()
 }
 
+// Ready returns nil where the node has a state and does its part with it, in charge of its shard or as a standby that has caught up, and otherwise what is missing. Errors: [ps.ErrNotReady], those of [Node.Status].
+func (n *Node) Ready(ctx context.Context) error {
+	st, err := n.Status(ctx)
+	if err == nil {
+		err = n.pair.missing()
+	}
+	if err == nil && st.Generation == 0 {
+		err = fmt.Errorf("ps: shard %d has no state yet: shard 0 gives it one when all shards are there: %w", st.Shard, ps.ErrNotReady)
+	}
+	return err
+}
+
 // Load makes the node go to a state. Streams of generations before are refused from then on. What [Node.Prepare] has read is there at once, beside rows that stay, where nothing was applied since they were in the
 // snapshot; rows that go are freed in the background. Otherwise the old state is
 // freed before the new one is read, because a machine need not hold both: when a snapshot that was whole as long as it was checked cannot

@@ -121,6 +121,22 @@ func (p *pair) refused() error {
 	return nil
 }
 
+// missing returns what the node lacks to be one of the two, or nil. Errors: [ps.ErrNotReady].
+func (p *pair) missing() error {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.role == standby && p.whole:
+		return nil
+	case p.role == standby:
+		return fmt.Errorf("ps: %s: this is the standby in term %d, and has not caught up: %w", p.who, p.term, ps.ErrNotReady)
+	}
+	return p.refused()
+}
+
 // replicated returns when a record that is durable here is with the standby as well, or need not be, and the node is in charge. Without that it must
 // not be acknowledged. Errors: [ps.ErrNotReady], the context's.
 func (p *pair) replicated(ctx context.Context, lsn uint64) error {

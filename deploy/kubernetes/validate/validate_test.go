@@ -209,8 +209,25 @@ func (p pod) check(t *testing.T, names map[string]bool) {
 				t.Errorf("%s/%s probes port %q, which it does not have", p.owner, c.Name, port)
 			}
 		}
+		p.probed(t, &c)
 		if c.Resources.Limits.Memory().IsZero() {
 			t.Errorf("%s/%s has no limit of memory", p.owner, c.Name)
+		}
+	}
+}
+
+// probed checks that a container with a metrics endpoint is asked there, for one thing by each probe: one that is killed while it is not ready would never be.
+func (p pod) probed(t *testing.T, c *corev1.Container) {
+	t.Helper()
+	if !slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == "metrics" }) {
+		return
+	}
+	for _, x := range []struct {
+		what, path string
+		probe      *corev1.Probe
+	}{{"startup", "/healthz", c.StartupProbe}, {"readiness", "/readyz", c.ReadinessProbe}, {"liveness", "/healthz", c.LivenessProbe}} {
+		if x.probe == nil || x.probe.HTTPGet == nil || x.probe.HTTPGet.Path != x.path || x.probe.HTTPGet.Port.String() != "metrics" {
+			t.Errorf("%s/%s: the %s probe is %v, want %s of the metrics endpoint", p.owner, c.Name, x.what, x.probe, x.path)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/cli"
+	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/job"
 )
 
@@ -67,6 +69,50 @@ func TestRevisionIsTold(t *testing.T) {
 	}
 	if revision != "0123abcd" {
 		t.Errorf("monolith_build_info has the revision %q", revision)
+	}
+}
+
+// TestReadyIsAnswered: what training and shards say of themselves is what /readyz of the metrics endpoint answers.
+func TestReadyIsAnswered(t *testing.T) {
+	t.Parallel()
+	addr := testbed.FreeAddr(t)
+	asked := 0
+	check := func(ready func(error)) {
+		for missing, want := range map[error]int{errors.New("shard 1 is missing"): http.StatusServiceUnavailable, nil: http.StatusOK} {
+			ready(missing)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+addr+"/readyz", http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			if err := resp.Body.Close(); err != nil || resp.StatusCode != want {
+				t.Errorf("status %d where %v is missing, %v", resp.StatusCode, missing, err)
+			}
+			asked++
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	app := &cli.App{Stdout: &stdout, Stderr: &stderr, Ops: cli.Ops{
+		Train: func(_ context.Context, _ *job.Config, o job.RunOptions) (*job.TrainResult, error) {
+			check(o.Ready)
+			return &job.TrainResult{}, nil
+		},
+		Serve: func(_ context.Context, _ *job.Config, o job.ServeOptions) (*job.ServeResult, error) {
+			check(o.Ready)
+			return &job.ServeResult{}, nil
+		},
+	}}
+	for _, command := range []string{"train", "ps"} {
+		if code := app.Run(t.Context(), []string{command, synthetic(t), "--set", "metrics.listen=" + addr}); code != 0 {
+			t.Errorf("%s: exit code %d: %s", command, code, &stderr)
+		}
+	}
+	if asked != 4 {
+		t.Errorf("asked %d times", asked)
 	}
 }
 

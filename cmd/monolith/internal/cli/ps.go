@@ -63,7 +63,7 @@ shard 0 take one and continue.`,
 			}
 			defer stop()
 			opts := job.ServeOptions{
-				Shards: shards, Standby: second, Listen: listen, Insecure: open, Logger: run.Logger, Registerer: run.Registerer, Notice: run.Notice, Drain: run.Drain, TakeSnapshot: run.TakeSnapshot,
+				Shards: shards, Standby: second, Listen: listen, Insecure: open, Logger: run.Logger, Registerer: run.Registerer, Ready: run.Ready, Notice: run.Notice, Drain: run.Drain, TakeSnapshot: run.TakeSnapshot,
 			}
 			if cmd.Flags().Changed("resume") {
 				opts.Resume = &resume

@@ -49,7 +49,7 @@ func (a *App) run(ctx context.Context, cfg *job.Metrics) (opts job.RunOptions, s
 		if err != nil {
 			return opts, stop, err
 		}
-		opts.Registerer = reg
+		opts.Registerer, opts.Ready = reg, server.Ready
 		stop = func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 			defer cancel()

@@ -104,8 +104,8 @@ With --json the object's error.code says the same in a word: failed, usage, conf
 
 func metricsTopic() string {
 	var b strings.Builder
-	b.WriteString(`With metrics.listen set, http://HOST:PORT/metrics serves these to Prometheus, /healthz says ok while the process lives, and
-/debug/pprof serves profiles if metrics.pprof is set. The endpoint has no authentication; without a host it listens on
+	b.WriteString(`With metrics.listen set, http://HOST:PORT/metrics serves these to Prometheus, /healthz says ok while the process lives, /readyz
+once it has what it works with, with status 503 and what is missing before, and /debug/pprof serves profiles if metrics.pprof is set. The endpoint has no authentication; without a host it listens on
 127.0.0.1 only.
 
 `)
