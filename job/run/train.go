@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/telemetry"
 	"github.com/monolith-go/monolith/job/internal/fault"
@@ -122,6 +123,7 @@ type trainer struct {
 	past        *backfill        // what of the stream's history is trained on; nil: the source is
 	drained     bool
 	acknowledge func(info *ps.SnapshotInfo)
+	untold      untold
 	began       time.Time
 }
 
@@ -284,8 +286,31 @@ func (t *trainer) tellSource(source pipeline.Acknowledger, progress map[string]p
 	for split, p := range progress {
 		at[split] = p.Position
 	}
-	if err := source.Acknowledge(ctx, at); err != nil {
-		t.log.Warn("consumer group not updated to the snapshot", "err", err)
+	t.untold.say(t.log, source.Acknowledge(ctx, at))
+}
+
+// untold counts the snapshots in a row that a source was not told of. Methods may overlap.
+type untold struct {
+	mu     sync.Mutex
+	inARow int
+	code   failure.Code // of the last failure
+}
+
+// say logs how telling went: the first failure of a row and one of another kind, as there is a snapshot a minute or more and what is denied stays denied, and that it goes again.
+func (u *untold) say(log *slog.Logger, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err == nil {
+		if u.inARow > 0 {
+			log.Info("consumer group is updated to snapshots again", "without", u.inARow)
+		}
+		u.inARow = 0
+		return
+	}
+	code := failure.Of(err)
+	if u.inARow++; u.inARow == 1 || u.code != code {
+		u.code = code
+		log.Warn("consumer group not updated to the snapshot; training is not held up, and lag tools show more than there is until it is said to go again", "err", err)
 	}
 }
 
