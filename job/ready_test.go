@@ -107,9 +107,12 @@ func TestShardsAreReady(t *testing.T) {
 func TestPairsAreReady(t *testing.T) {
 	t.Parallel()
 	cfg := readyJob(t, `addresses: ["`+testbed.FreeAddr(t)+`", "`+testbed.FreeAddr(t)+`"], durability: wal, standby: {addresses: ["", "`+testbed.FreeAddr(t)+`"]}`)
-	one := begin(t, cfg, "shard 1", false, 1)
-	one.becomes("has not said yet which")
+	alone := begin(t, cfg, "shard 1 before shard 0", false, 1)
+	alone.becomes("has not said yet which")
+	alone.kill()
 	zero, second := begin(t, cfg, "shard 0", false, 0), begin(t, cfg, "the standby", true, 1)
+	second.becomes("has not caught up") // there is nothing to catch up with
+	one := begin(t, cfg, "shard 1", false, 1)
 	zero.becomes("")
 	one.becomes("")
 	second.becomes("")
