@@ -39,7 +39,10 @@ type servedJob struct {
 	load   func() (*spec.Config, error)
 	first  *jobModel
 	models *serve.Models
-	log    *slog.Logger
+	// unfollowed is as of when what is served was when the log said last that the shards are not followed; nil: never. unread is why the job file could not be read the last time.
+	unfollowed *time.Time
+	unread     string
+	log        *slog.Logger
 }
 
 // jobModel is the model of a job as its file has it.
@@ -198,7 +201,10 @@ func (s *servedJob) follow(ctx context.Context, r *replica.Replica, m *jobModel)
 	if ctx.Err() != nil {
 		return nil
 	}
-	s.log.WarnContext(ctx, "the shards of a job are not followed; what is served becomes older", "since", r.AsOf(), "err", err)
+	if since := r.AsOf(); s.unfollowed == nil || !s.unfollowed.Equal(since) { // said once: another try comes every ps.retry
+		s.unfollowed = &since
+		s.log.WarnContext(ctx, "the shards of a job are not followed; what is served becomes older", "since", since, "err", err)
+	}
 	if next := s.another(ctx, m); next != nil {
 		return next
 	}
@@ -218,8 +224,11 @@ func (s *servedJob) another(ctx context.Context, m *jobModel) *jobModel {
 			m.cfg = cfg // its shards may be elsewhere
 		}
 	}
-	if err != nil {
+	if text := fmt.Sprint(err); err != nil && text != s.unread { // it is read every few seconds
+		s.unread = text
 		s.log.WarnContext(ctx, "the job file cannot be read again", "err", err)
+	} else if err == nil {
+		s.unread = ""
 	}
 	return nil
 }

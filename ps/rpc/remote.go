@@ -64,6 +64,8 @@ type Remote struct {
 	info  ps.ClusterInfo
 	peers []*peer // of the generation of info; replaced, never changed
 	old   []*peer // that streams of former generations may use
+	// silent is since when shard 0 has been waited for, as the log says; zero: it answers.
+	silent time.Time
 }
 
 // coordinating is a process of shard 0.
@@ -199,7 +201,7 @@ func (p patience) attempt(ctx context.Context) (context.Context, context.CancelF
 
 // until makes a call to the coordinator, and makes it again while nobody answers or the cluster is not ready: to the two processes of shard 0 in turn, where it has a standby.
 func until[Req, Resp any](ctx context.Context, r *Remote, p patience, f func(psv1.CoordinatorClient, context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req) (*Resp, error) {
-	began, logged := time.Now(), false
+	began := time.Now()
 	for wait, tries := minBackoff, 1; ; tries++ {
 		at := r.at.Load()
 		to := r.coords[at]
@@ -208,6 +210,7 @@ func until[Req, Resp any](ctx context.Context, r *Remote, p patience, f func(psv
 		known := from(one, to.t.String(), err)
 		cancel()
 		if err == nil {
+			r.answered(ctx)
 			return resp, nil
 		}
 		if ctx.Err() != nil || !lost(err, known) {
@@ -221,16 +224,37 @@ func until[Req, Resp any](ctx context.Context, r *Remote, p patience, f func(psv
 		if tried >= p.total {
 			return nil, gaveUp(to.t, known, relayed(err), tried, p.of)
 		}
-		if !logged {
-			logged = true
-			r.o.Logger.WarnContext(ctx, "waiting for the parameter server", "addr", to.t.Addr, "at_most", p.total, "err", known)
-		}
+		r.unanswered(ctx, to.t.Addr, p.total, known)
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-time.After(min(mathrand.N(wait)+1, p.total-tried)): // the last attempt is made when the time is over
 		}
 		wait = min(2*wait, maxBackoff)
+	}
+}
+
+// unanswered logs that shard 0 is waited for, once for all calls until one is answered: who follows the shards calls again and again while they are away.
+func (r *Remote) unanswered(ctx context.Context, addr string, atMost time.Duration, err error) {
+	r.mu.Lock()
+	logged := !r.silent.IsZero()
+	if !logged {
+		r.silent = time.Now()
+	}
+	r.mu.Unlock()
+	if !logged {
+		r.o.Logger.WarnContext(ctx, "waiting for the parameter server", "addr", addr, "at_most", atMost, "err", err)
+	}
+}
+
+// answered logs that shard 0 answers again, where it was said to be waited for.
+func (r *Remote) answered(ctx context.Context) {
+	r.mu.Lock()
+	since := r.silent
+	r.silent = time.Time{}
+	r.mu.Unlock()
+	if !since.IsZero() {
+		r.o.Logger.InfoContext(ctx, "the parameter server answers again", "duration", time.Since(since))
 	}
 }
 
