@@ -181,7 +181,7 @@ func (c *Conn) authenticate(ctx context.Context) error {
 	case code != 0 && len(offers) == 0:
 		return fmt.Errorf("broker %s: the listener takes no log-in: take %ssasl out, or name the port of the listener with one: %w", c.addr, c.net.Keys, c.net.Config)
 	case code != 0:
-		return fmt.Errorf("broker %s: it offers %q for authentication, not %q: %w", c.addr, offers, name, c.net.Config)
+		return fmt.Errorf("broker %s: it offers %q for authentication, not %q: choose one of them in %ssasl.mechanism: %w", c.addr, offers, name, c.net.Keys, c.net.Config)
 	}
 	host, _, _ := net.SplitHostPort(c.addr)
 	machine, state, err := c.net.SASL.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host}))
@@ -190,7 +190,7 @@ func (c *Conn) authenticate(ctx context.Context) error {
 		if err != nil {
 			// Brokers, and kfake, may close the connection instead of answering.
 			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-				return fmt.Errorf("broker %s: it closed the connection during %s authentication; check user and password: %w", c.addr, name, c.net.Config)
+				return fmt.Errorf("broker %s: it closed the connection during %s authentication; check user and password in %ssasl: %w", c.addr, name, c.net.Keys, c.net.Config)
 			}
 			return err
 		}
@@ -199,7 +199,7 @@ func (c *Conn) authenticate(ctx context.Context) error {
 		case err2 != nil:
 			return c.Malformed(SASLAuthenticate, err2)
 		case code != 0:
-			return fmt.Errorf("broker %s: %s authentication: %w: %s: %w", c.addr, name, code, message, c.net.Config)
+			return fmt.Errorf("broker %s: %s authentication: %w: %s; check user, password and mechanism in %ssasl: %w", c.addr, name, code, message, c.net.Keys, c.net.Config)
 		}
 		done, state, err = machine.Next(ctx, data)
 	}

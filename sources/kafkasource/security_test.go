@@ -133,6 +133,9 @@ func TestSASL(t *testing.T) {
 				if !errors.Is(err, pipeline.ErrConfig) || strings.Contains(err.Error(), who[1]) {
 					t.Errorf("wrong %s: %v", name, err)
 				}
+				if named := strings.Contains(err.Error(), "in source.kafka.sasl"); !named && (name == "password" || name == "user") {
+					t.Errorf("wrong %s: %v names no key of the job to look at", name, err)
+				}
 			}
 		})
 	}
