@@ -45,6 +45,7 @@ type fetcher struct {
 	corrupt  int  // answers in a row that the broker cannot read its log
 	// emptySince is since when there are no records although there should be some; zero: there are.
 	emptySince time.Time
+	empties    int // answers since then
 
 	out  chan fetched
 	free chan []byte  // buffers that the consumer has done with
@@ -280,10 +281,12 @@ func (f *fetcher) empty(ctx context.Context, partial, throttled bool, stable int
 		return none, nil
 	}
 	if f.emptySince.IsZero() {
-		f.emptySince = time.Now()
+		f.emptySince, f.empties = time.Now(), 0
 	}
+	f.empties++
 	lasted := time.Since(f.emptySince)
-	if lasted < emptyAnswers*f.opts.MaxWait {
+	// Time alone says nothing: it passes while this process is stopped, or an answer takes long.
+	if f.empties < emptyAnswers || lasted < emptyAnswers*f.opts.MaxWait {
 		return none, sleep(ctx, f.opts.MaxWait)
 	}
 	h := span{f.pos, f.end}

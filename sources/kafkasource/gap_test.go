@@ -282,9 +282,9 @@ func TestEmptyAnswersAreNoHole(t *testing.T) {
 			records = append(records, broker.Record{Key: []byte{byte(i)}, Value: fmt.Appendf(nil, "a%d", i)})
 		}
 		produce(t, b, "ratings", 0, broker.Batch{Size: 5}, records...)
-		answer(b, 5, 6, func(*kmsg.FetchResponseTopicPartition) {})
+		answer(b, 5, 6, func(*kmsg.FetchResponseTopicPartition) { time.Sleep(50 * time.Millisecond) }) // which takes longer than so many answers need
 		o := options(b.Addrs()...)
-		o.End.Place, o.MaxBytes, o.OnGap = kafkasource.Latest, 1, kafkasource.SkipGap
+		o.End.Place, o.MaxBytes, o.OnGap, o.MaxWait = kafkasource.Latest, 1, kafkasource.SkipGap, time.Millisecond
 		r := open(t, source(t, o), 0, nil)
 		if got := len(r.take(t, -1)); got != 10 || r.Skipped() != 0 {
 			t.Errorf("%s: %d rows, %d skipped", policy, got, r.Skipped())
