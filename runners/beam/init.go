@@ -11,7 +11,12 @@ import (
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/runtime/harness"
 	"github.com/apache/beam/sdks/v2/go/pkg/beam/core/util/hooks"
 	_ "github.com/apache/beam/sdks/v2/go/pkg/beam/runners/prism" // makes the runner known to sdk.Run
+
+	"github.com/monolith-go/monolith/internal/beamuser"
 )
+
+// Beam is initialised: this package imports it.
+func init() { beamuser.TakeBack() }
 
 // initOnce: Beam may be initialised once in a process.
 var initOnce sync.Once
