@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -58,6 +59,9 @@ type anyWriter interface {
 	value() any
 }
 
+// errNothing is that of an Open that gives neither what it is to open nor a reason.
+func errNothing(what string) error { return fmt.Errorf("Open returned no %s and no error", what) }
+
 type erasedSource[T Element] struct{ s Source[T] }
 
 func (e erasedSource[T]) schema() *arrow.Schema { return e.s.Schema() }
@@ -71,6 +75,9 @@ func (e erasedSource[T]) open(ctx context.Context, env *Env, split Split, from P
 	r, err := e.s.Open(ctx, env, split, from)
 	if err != nil {
 		return nil, err
+	}
+	if r == nil {
+		return nil, errNothing("reader")
 	}
 	return erasedReader[T]{r}, nil
 }
@@ -108,6 +115,9 @@ func (e erasedStage[In, Out]) open(ctx context.Context, env *Env, emit func(Elem
 	p, err := e.s.Open(ctx, env)
 	if err != nil {
 		return nil, err
+	}
+	if p == nil {
+		return nil, errNothing("processor")
 	}
 	out := &erasedProcessor[In, Out]{p: p, emit: func(o Out) error { return emit(o) }}
 	out.ticker, _ = p.(Ticker[Out])
@@ -172,6 +182,9 @@ func (e erasedSink[T]) open(ctx context.Context, env *Env) (anyWriter, error) {
 	w, err := e.s.Open(ctx, env)
 	if err != nil {
 		return nil, err
+	}
+	if w == nil {
+		return nil, errNothing("writer")
 	}
 	return erasedWriter[T]{w}, nil
 }

@@ -132,7 +132,7 @@ func (l *lane) work(parent context.Context) (err error) {
 	}
 	for _, s := range slices.Backward(l.sinks) { // the main sink last
 		if err := guard(s.node.name, func() error { return s.writer.flush(ctx) }); err != nil {
-			return fmt.Errorf("%s: %w", s.node.name, err)
+			return inPart(s.node.name, err)
 		}
 		s.settle()
 	}
@@ -367,7 +367,7 @@ func (l *lane) close() error {
 	l.run.left(left)
 	for _, s := range l.sinks {
 		if s.writer != nil {
-			errs = append(errs, s.writer.close())
+			errs = append(errs, inPart(s.node.name, guard(s.node.name, s.writer.close)))
 		}
 	}
 	return errors.Join(append(errs, l.env.CloseResources())...)

@@ -377,9 +377,13 @@ func (s *Segment) Sources() []SourceNode {
 func (s *Segment) Splits(ctx context.Context) ([]Split, error) {
 	var out []Split
 	for _, n := range s.shape.sources {
-		splits, err := n.source.splits(ctx)
+		var splits []Split
+		err := guard(n.name, func() (err error) {
+			splits, err = n.source.splits(ctx)
+			return err
+		})
 		if err != nil {
-			return nil, err
+			return nil, inPart(n.name, err)
 		}
 		if len(splits) == 0 {
 			return nil, fmt.Errorf("%s: no splits to read: %w", n.name, ErrConfig)

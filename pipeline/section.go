@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 )
@@ -57,7 +56,7 @@ func (b builder) stage(n *node) (func(Element) error, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", n.name, err)
+		return nil, o.wrap(err)
 	}
 	if !b.lane.run.opts.Deterministic && s.alarm == nil && o.proc.ticks() {
 		s.alarm = &alarm{timer: time.NewTimer(time.Hour)}
@@ -106,7 +105,7 @@ func (s *section) tick() error {
 	now := time.Now()
 	for _, o := range s.procs {
 		if due := o.proc.due(); !due.IsZero() && !due.After(now) {
-			if err := o.proc.tick(s.ctx, now); err != nil {
+			if err := guard(o.node.name, func() error { return o.proc.tick(s.ctx, now) }); err != nil {
 				return o.wrap(err)
 			}
 		}
@@ -133,37 +132,40 @@ func (o *opened) hand(e Element, next func(Element) error) error {
 func (s *section) call(o *opened, e Element) error {
 	rows, start := e.NumRows(), time.Now()
 	o.below = 0
-	if err := o.proc.process(s.ctx, e); err != nil {
+	if err := guard(o.node.name, func() error { return o.proc.process(s.ctx, e) }); err != nil {
 		return o.wrap(err)
 	}
 	o.hooks.StageDone(o.node.name, rows, time.Since(start)-o.below)
 	return nil
 }
 
-// wrap names the stage an error comes from. Errors that only pass through carry their name already.
-func (o *opened) wrap(err error) error {
-	var named *stageError
-	if errors.As(err, &named) || errors.Is(err, context.Canceled) {
+// wrap names the stage an error comes from.
+func (o *opened) wrap(err error) error { return inPart(o.node.name, err) }
+
+// inPart names the part an error comes from. Errors that only pass through carry a name already.
+func inPart(name string, err error) error {
+	var named *partError
+	if err == nil || errors.As(err, &named) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return &stageError{o.node.name, err}
+	return &partError{name, err}
 }
 
-type stageError struct {
-	stage string
-	err   error
+type partError struct {
+	part string
+	err  error
 }
 
-// Error puts the stage's name in front, unless the stage has done so.
-func (e *stageError) Error() string {
+// Error puts the part's name in front, unless the part has done so.
+func (e *partError) Error() string {
 	s := e.err.Error()
-	if strings.HasPrefix(s, e.stage+": ") {
+	if strings.HasPrefix(s, e.part+": ") {
 		return s
 	}
-	return e.stage + ": " + s
+	return e.part + ": " + s
 }
 
-func (e *stageError) Unwrap() error { return e.err }
+func (e *partError) Unwrap() error { return e.err }
 
 // process hands an element to a way into the section.
 func (s *section) process(e Element, root func(Element) error) error {
@@ -178,7 +180,7 @@ func (s *section) drain() error { return s.each(anyProcessor.drain) }
 
 func (s *section) each(f func(anyProcessor, context.Context) error) error {
 	for _, o := range s.procs {
-		if err := f(o.proc, s.ctx); err != nil {
+		if err := guard(o.node.name, func() error { return f(o.proc, s.ctx) }); err != nil {
 			return o.wrap(err)
 		}
 	}
@@ -205,7 +207,7 @@ func (s *section) close() error {
 	var errs []error
 	for _, o := range s.procs {
 		if o.proc != nil {
-			errs = append(errs, guard(o.node.name, o.proc.close))
+			errs = append(errs, o.wrap(guard(o.node.name, o.proc.close)))
 		}
 	}
 	return errors.Join(errs...)

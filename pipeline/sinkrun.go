@@ -35,7 +35,7 @@ func (l *lane) openSinks(ctx context.Context) error {
 			return err
 		})
 		if err != nil {
-			return err
+			return inPart(n.name, err)
 		}
 		s.idler, _ = s.writer.value().(Idler)
 		s.storer, _ = s.writer.value().(Storer)
@@ -76,7 +76,7 @@ func (s *sinkRun) resume(ctx context.Context) error {
 			return err
 		})
 		if err != nil {
-			return err
+			return inPart(s.node.name, err)
 		}
 		for _, sp := range splits {
 			p, ok := progress[sp.Name]
@@ -102,8 +102,8 @@ func (s *sinkRun) write(ctx context.Context) func(Element) error {
 			e.Release()
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		if err := s.writer.write(ctx, e); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		if err := guard(name, func() error { return s.writer.write(ctx, e) }); err != nil {
+			return inPart(name, err)
 		}
 		hooks.StageDone(name, rows, time.Since(start))
 		sp := l.bySplit[origin.ID()]

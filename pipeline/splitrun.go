@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"sync"
@@ -40,6 +41,7 @@ type splitRun struct {
 	// main sink, not for all others.
 	mainFrom Position
 	readTo   atomic.Int64 // how far it was read
+	joined   bool         // something was read; the reader's
 	newest   int64        // greatest event time that was read; the pump's
 	// seenTo is how far it was read when the gather looked, lastSeen when that was more than before, and idle reports whether
 	// its silence since then was reported; only for sources with an idle time.
@@ -169,7 +171,7 @@ func (sp *splitRun) advance(s *sinkRun, o Origin, rows int, main bool) {
 // may end before, is for reading alone.
 func (sp *splitRun) pump(ctx, nextCtx context.Context) error {
 	hooks := sp.lane.env.Observe()
-	return guard(sp.Source, func() (err error) {
+	return guard(sp.place(), func() (err error) {
 		if err := sp.openReader(ctx, nextCtx); err != nil {
 			return err
 		}
@@ -217,7 +219,7 @@ func (sp *splitRun) openReader(ctx, nextCtx context.Context) error {
 	}
 	r, err := sp.source.source.open(ctx, sp.env, sp.Split, sp.progress.Position)
 	if err != nil {
-		return err
+		return sp.named(err)
 	}
 	sp.opening.Lock()
 	defer sp.opening.Unlock()
@@ -234,8 +236,21 @@ func (sp *splitRun) closeReader() error {
 	if r == nil {
 		return nil
 	}
-	return guard(sp.Source, r.close)
+	return sp.named(guard(sp.place(), r.close))
 }
+
+// named says of which split an error of its source is. A [*DataError] and a [*GapError] do.
+func (sp *splitRun) named(err error) error {
+	var bad *DataError
+	var gap *GapError
+	if err == nil || errors.As(err, &bad) || errors.As(err, &gap) {
+		return err
+	}
+	return inPart(sp.place(), err)
+}
+
+// place names the split in errors, as a [*DataError] does.
+func (sp *splitRun) place() string { return sp.Source + "/" + sp.Name }
 
 // lag is how many records the writers are behind the end of the split, -1 when that is not known. Not ok: there is nothing newer than
 // what was reported before.
@@ -287,7 +302,7 @@ func (sp *splitRun) next(ctx context.Context) (next func() (Element, error), joi
 	reading.Go(func() {
 		for {
 			var r result
-			r.err = guard(sp.Source, func() (err error) {
+			r.err = guard(sp.place(), func() (err error) {
 				r.e, err = sp.read(ctx)
 				return err
 			})
@@ -330,8 +345,32 @@ func (sp *splitRun) read(ctx context.Context) (Element, error) {
 		return nil, context.Cause(ctx)
 	}
 	e, err := sp.reader.next(ctx)
-	if err == nil {
-		sp.readTo.Store(int64(e.Origin().To))
+	switch {
+	case err == nil:
+	case errors.Is(err, io.EOF), ctx.Err() != nil:
+		return nil, err
+	default:
+		return nil, sp.named(err)
 	}
-	return e, err
+	if err := sp.joins(e.Origin()); err != nil {
+		sp.dropped += e.NumRows()
+		e.Release()
+		return nil, err
+	}
+	sp.readTo.Store(int64(e.Origin().To))
+	return e, nil
+}
+
+// joins checks what sinks and their positions rely on: an element is of the split that is read, and begins where the one before has ended. Of the
+// first it is left out, since records that are gone may be passed over.
+func (sp *splitRun) joins(o Origin) error {
+	at, first := Position(sp.readTo.Load()), !sp.joined
+	sp.joined = true
+	switch {
+	case o.Source != sp.env.Source || o.Split != sp.Name:
+		return fmt.Errorf("%s: the reader gave an element with the origin %s: its source must be Env.Source, %q, and its split the one that is read", sp.place(), o, sp.env.Source)
+	case o.To < o.From, !first && o.From != at:
+		return fmt.Errorf("%s: the reader gave an element with the origin %s where the one before had ended at %d: each must begin where the one before ended, and cover what is left out", sp.place(), o, at)
+	}
+	return nil
 }

@@ -1,0 +1,190 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/monolith-go/monolith/pipeline"
+)
+
+// faulty is a source, a stage and a sink of a program's own, of which one call does what it should not.
+type faulty struct {
+	pool *pool
+	at   string // which call: "splits", "next panics", ...
+	open atomic.Int64
+}
+
+// fail is the fault of a call, if it is that one.
+func (f *faulty) fail(call string) error {
+	switch f.at {
+	case call:
+		return errBroken
+	case call + " panics":
+		panic("a bug")
+	}
+	return nil
+}
+
+func (f *faulty) opened() *faultyPart {
+	f.open.Add(1)
+	return &faultyPart{faulty: f}
+}
+
+// faultyPart counts itself as open until it is closed, once.
+type faultyPart struct {
+	*faulty
+	closed bool
+}
+
+func (p *faultyPart) close(call string) error {
+	if !p.closed {
+		p.closed = true
+		p.open.Add(-1)
+	}
+	return p.fail(call)
+}
+
+type faultySource struct{ *faulty }
+
+func (faultySource) Schema() *arrow.Schema { return itemSchema }
+func (faultySource) Bounded() bool         { return true }
+func (faultySource) String() string        { return "faulty" }
+func (faultySource) Fingerprint() string   { return "faulty" }
+func (s faultySource) Splits(context.Context) ([]pipeline.Split, error) {
+	return []pipeline.Split{{Name: "a", End: 4}}, s.fail("splits")
+}
+
+func (s faultySource) Open(_ context.Context, env *pipeline.Env, sp pipeline.Split, from pipeline.Position) (pipeline.Reader[*item], error) {
+	if err := s.fail("open"); err != nil || s.at == "open gives nothing" {
+		return nil, err
+	}
+	return &faultyReader{s.opened(), env.Source, sp.Name, from}, nil
+}
+
+type faultyReader struct {
+	*faultyPart
+	source, split string
+	at            pipeline.Position
+}
+
+func (r *faultyReader) Next(context.Context) (*item, error) {
+	if r.at >= 4 {
+		return nil, io.EOF
+	}
+	if r.at == 2 {
+		switch r.faulty.at {
+		case "gap":
+			r.at++
+		case "origin":
+			r.source = "another"
+		}
+		if err := r.fail("next"); err != nil {
+			return nil, err
+		}
+	}
+	r.at++
+	return r.pool.make(pipeline.Origin{Source: r.source, Split: r.split, From: r.at - 1, To: r.at}, 1), nil
+}
+func (r *faultyReader) Position() pipeline.Position { return r.at }
+func (r *faultyReader) Close() error                { return r.close("close") }
+
+type faultyStage struct{ *faulty }
+
+func (faultyStage) Schema(in *arrow.Schema) (*arrow.Schema, error) { return in, nil }
+func (faultyStage) String() string                                 { return "faulty" }
+func (faultyStage) Fingerprint() string                            { return "faulty" }
+func (s faultyStage) Open(context.Context, *pipeline.Env) (pipeline.Processor[*item, *item], error) {
+	if s.at == "stage gives nothing" {
+		return nil, nil //nolint:nilnil // the fault
+	}
+	return &faultyProcessor{s.opened()}, nil
+}
+
+type faultyProcessor struct{ *faultyPart }
+
+func (p *faultyProcessor) Process(_ context.Context, in *item, emit func(*item) error) error {
+	defer func() {
+		if in != nil {
+			in.Release()
+		}
+	}()
+	if err := p.fail("process"); err != nil {
+		return err
+	}
+	out := in
+	in = nil
+	return emit(out)
+}
+
+func (p *faultyProcessor) Flush(context.Context, func(*item) error) error {
+	return p.fail("stage flush")
+}
+
+func (p *faultyProcessor) Close() error { return p.close("stage close") }
+
+type faultySink struct{ *faulty }
+
+func (faultySink) String() string      { return "faulty" }
+func (faultySink) Fingerprint() string { return "faulty" }
+func (s faultySink) Open(context.Context, *pipeline.Env) (pipeline.Writer[*item], error) {
+	if err := s.fail("sink open"); err != nil || s.at == "sink gives nothing" {
+		return nil, err
+	}
+	return &faultyWriter{s.opened()}, nil
+}
+
+type faultyWriter struct{ *faultyPart }
+
+func (w *faultyWriter) Write(_ context.Context, in *item) error {
+	defer in.Release()
+	return w.fail("write")
+}
+func (w *faultyWriter) Flush(context.Context) error { return w.fail("sink flush") }
+func (w *faultyWriter) Close() error                { return w.close("sink close") }
+
+// TestErrorsSayWhichPart: whatever a part of a program's own does wrong ends the run with an error that says which part, of a source also which
+// split; a panic does not leave Run; and every part is closed, every element released.
+func TestErrorsSayWhichPart(t *testing.T) {
+	t.Parallel()
+	for at, want := range map[string]string{
+		"splits": "numbers: broken", "splits panics": "numbers: panic: a bug",
+		"open": "numbers/a: broken", "open panics": "numbers/a: panic: a bug", "open gives nothing": "numbers/a: Open returned no reader",
+		"next": "numbers/a: broken", "next panics": "numbers/a: panic: a bug", "close": "numbers/a: broken", "close panics": "numbers/a: panic: a bug",
+		"gap":     `numbers/a: the reader gave an element with the origin numbers/a[3,4) where the one before had ended at 2`,
+		"origin":  `numbers/a: the reader gave an element with the origin another/a[2,3): its source must be Env.Source, "numbers"`,
+		"process": "through: broken", "process panics": "through: panic: a bug", "stage gives nothing": "through: Open returned no processor",
+		"stage flush": "through: broken", "stage flush panics": "through: panic: a bug", "stage close": "through: broken", "stage close panics": "through: panic: a bug",
+		"sink open": "out: broken", "sink open panics": "out: panic: a bug", "sink gives nothing": "out: Open returned no writer",
+		"write": "out: broken", "write panics": "out: panic: a bug", "sink flush": "out: broken", "sink flush panics": "out: panic: a bug",
+		"sink close": "out: broken", "sink close panics": "out: panic: a bug",
+	} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			f := &faulty{pool: &pool{}, at: at}
+			g := pipeline.New("named")
+			s := pipeline.Via(pipeline.Read(g, "numbers", pipeline.Source[*item](faultySource{f})), "through", pipeline.Stage[*item, *item](faultyStage{f}))
+			pipeline.Into(pipeline.Prefetch(s, "queue", 2), "out", pipeline.Sink[*item](faultySink{f}))
+			plan, err := g.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = plan.Segments[0].Run(t.Context(), pipeline.RunOptions{})
+			if err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+			if strings.HasSuffix(want, ": broken") && !errors.Is(err, errBroken) {
+				t.Errorf("%v is not the error that the part gave", err)
+			}
+			if n := f.open.Load(); n != 0 {
+				t.Errorf("%d parts were not closed", n)
+			}
+			f.pool.check(t)
+		})
+	}
+}
