@@ -20,6 +20,7 @@ import (
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps/snapshot"
+	"github.com/monolith-go/monolith/serving"
 )
 
 // A job and its parts.
@@ -479,6 +480,9 @@ func Serve(ctx context.Context, cfg *Config, opts ServeOptions) (*ServeResult, e
 func ServeModels(ctx context.Context, opts ServeModelsOptions) error {
 	return run.ServeModels(ctx, opts)
 }
+
+// ServingRecipe is what package serving makes features of records by, in a program with a server of its own. own is what the program's jobs may name; its zero value: what is monolith's.
+func ServingRecipe(own Components) serving.Recipe { return run.ServingRecipe(own) }
 
 // InspectSource looks into a job's source: what the records hold, what the job's parse section makes of them, and where
 // it has none, one that fits. Nothing is changed. Errors: [pipeline.ErrConfig] and [pipeline.ErrSchema] for what the user

@@ -3,6 +3,7 @@ package serving_test
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -92,5 +93,27 @@ func TestWireAllocatesLittle(t *testing.T) {
 		}
 	}); n > buffers {
 		t.Errorf("%v allocations a request", n)
+	}
+}
+
+// TestWithoutRecipe: a program that gives none is answered for features as parsing makes them, and told what records want.
+func TestWithoutRecipe(t *testing.T) {
+	tr := train(t, "{lr: {}}", "")
+	m := serving.NewModels(serving.ModelsOptions{})
+	t.Cleanup(m.Close)
+	if err := m.Configure(t.Context(), []serving.ModelConfig{{Name: "clicks", Dir: tr.exports}}); err != nil {
+		t.Fatal(err)
+	}
+	v, _, done, err := m.Use("clicks", serving.Which{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	if out, err := v.Predict(t.Context(), features(tr.asked), nil); err != nil || !slices.Equal(out[0], tr.want["prediction"]) {
+		t.Errorf("%v, %v", out, err)
+	}
+	_, err = v.Predict(t.Context(), &serving.Input{Form: serving.FormJSON, Records: [][]byte{[]byte(`{"user": "a"}`)}}, nil)
+	if err == nil || !strings.Contains(err.Error(), "give it job.ServingRecipe") {
+		t.Errorf("got %v", err)
 	}
 }

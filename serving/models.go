@@ -84,9 +84,9 @@ type VersionStatus struct {
 	AsOf time.Time
 }
 
-// ModelsOptions say what is served. Recipe is required.
+// ModelsOptions say what is served. The zero value works, for [SignatureFeatures] alone.
 type ModelsOptions struct {
-	// Recipe gives what a model's parse recipe says.
+	// Recipe gives what a model's parse recipe says; nil: nothing is made of records, and requests have features as parsing makes them.
 	Recipe Recipe
 	// Rows, if not nil, is where the rows of exports are read. A version is served once all row shards have it.
 	Rows *rows.Client

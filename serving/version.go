@@ -22,7 +22,7 @@ import (
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
 
-// Recipe gives what a model's parse recipe says, for records that have no labels.
+// Recipe gives what a model's parse recipe says, for records that have no labels. job.ServingRecipe is that of the models of jobs.
 type Recipe func(*export.Model) (parse.Options, error)
 
 // Params are a model with its parameters, which may change while it is served.
@@ -77,7 +77,7 @@ func (mapped) Hold() {}
 // Release implements [Reader].
 func (mapped) Release() {}
 
-// Open opens a native export. Errors: those of [native.Open] and [NewVersion].
+// Open opens a native export; without a recipe it answers [FormFeatures] alone. Errors: those of [native.Open] and [NewVersion].
 func Open(ctx context.Context, dir string, recipe Recipe) (*Version, error) {
 	e, err := native.Open(ctx, dir)
 	if err != nil {
@@ -136,9 +136,12 @@ func describe(params Params, recipe Recipe) *Version {
 	m := params.Model()
 	var opts parse.Options
 	var err error
-	if len(m.Recipe) == 0 {
+	switch {
+	case len(m.Recipe) == 0:
 		err = fmt.Errorf("the snapshot does not say how features are made of records; take the signature %s", SignatureFeatures)
-	} else {
+	case recipe == nil:
+		err = fmt.Errorf("the program gave the server no Recipe, by which features are made of records; take the signature %s, or give it job.ServingRecipe", SignatureFeatures)
+	default:
 		opts, err = recipe(m)
 	}
 	v := &Version{cores: newCores(), params: params, in: newInputs(m.Graph.Features(), opts, err), heads: m.Graph.Heads()}

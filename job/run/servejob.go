@@ -118,7 +118,7 @@ func (s *servedJob) serve(ctx context.Context, m *jobModel, number int64) (next 
 	}
 	name := fmt.Sprintf("monolith serve %s at %s %s", s.name, host, s.addr)
 	r := replica.New(replica.Options{Layout: m.of.Graph.Layout(), Name: name[:min(len(name), ps.MaxConsumerName)], Every: s.o.Every, Logger: s.log})
-	v, err := serve.NewVersion(ctx, served{r, m.of}, recipeFor(s.o.Components))
+	v, err := serve.NewVersion(ctx, served{r, m.of}, ServingRecipe(s.o.Components))
 	if err != nil {
 		return nil, err
 	}

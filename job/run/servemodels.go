@@ -159,7 +159,7 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, hangUp()) }()
-	models := serve.NewModels(serve.ModelsOptions{Recipe: recipeFor(o.Components), Rows: from, Part: o.Shard, Push: o.Pushes.params(), Logger: o.Logger, Loaded: metrics.Loaded})
+	models := serve.NewModels(serve.ModelsOptions{Recipe: ServingRecipe(o.Components), Rows: from, Part: o.Shard, Push: o.Pushes.params(), Logger: o.Logger, Loaded: metrics.Loaded})
 	defer models.Close()
 	metrics.Watch(models)
 	jobs, err := o.servedJobs(models)
@@ -490,7 +490,8 @@ func (r *RowShards) dial(metrics *serve.Metrics, log *slog.Logger) (_ *rows.Clie
 	return rows.NewClient(o), hangUp, nil
 }
 
-// recipeFor reads recipes that name the components of a set.
-func recipeFor(set component.Set) serve.Recipe {
+// ServingRecipe reads the recipes that snapshots and exports have of how features are made of records, for package serving. set is what jobs may name; nil: what is monolith's.
+func ServingRecipe(set component.Set) serve.Recipe {
+	set = components.Or(set)
 	return func(m *export.Model) (parse.Options, error) { return wiring.RecipeOptions(m.Recipe, set) }
 }
