@@ -165,3 +165,20 @@ outputs: [{name: shown, of: rows, to: {parquet: {dir: %q}}}]
 		}
 	}
 }
+
+// TestDirThatCannotBe is an error that says which folder and what to do.
+func TestDirThatCannotBe(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := job.Decode([]byte(clicksJob), "clicks.yaml", job.LoadOptions{Set: []string{"dir=" + filepath.Join(file, "run")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = job.Run(t.Context(), cfg, job.RunOptions{})
+	if !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "name another dir (--set dir=FOLDER)") {
+		t.Errorf("got %v", err)
+	}
+}

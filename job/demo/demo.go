@@ -21,6 +21,7 @@ import (
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/tfrecord"
 	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/model/metric"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sources/synthsource"
@@ -59,7 +60,7 @@ func Run(ctx context.Context, opts job.DemoOptions) (_ *job.DemoResult, err erro
 		return nil, fmt.Errorf("demo: another process runs the demo in %s: wait for it to end, or use another --dir: %w", d.dir, pipeline.ErrUnavailable)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("demo: %w: %w", err, pipeline.ErrUnavailable)
+		return nil, unwritable(err)
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 	if result, err := d.ended(); result != nil || err != nil {
@@ -102,15 +103,20 @@ type settings struct {
 	Model    string `json:"model"`
 }
 
+// unwritable is what to do about a folder that cannot be made or written to, such as that for temporary files of a container that has none.
+func unwritable(err error) error {
+	return fault.Mark(fmt.Errorf("demo: %w", err), pipeline.ErrUnavailable, "make room or give the right to write there, or name another folder (--dir FOLDER)")
+}
+
 // prepare makes the folder and the world, and refuses a folder of another demo.
 func (d *demo) prepare() (err error) {
 	if d.dir = d.opts.Dir; d.dir == "" {
 		if d.dir, err = os.MkdirTemp("", "monolith-demo-"); err != nil {
-			return fmt.Errorf("demo: %w: %w", err, pipeline.ErrUnavailable)
+			return unwritable(err)
 		}
 	}
 	if err := os.MkdirAll(d.dir, 0o755); err != nil {
-		return fmt.Errorf("demo: %w: %w", err, pipeline.ErrUnavailable)
+		return unwritable(err)
 	}
 	want := settings{d.opts.Examples, d.opts.Seed, d.opts.Model}
 	path := filepath.Join(d.dir, "demo.json")
@@ -308,18 +314,18 @@ func (d *demo) writeHeldOut(held []synthsource.Example) (err error) {
 	}
 	f, err := os.CreateTemp(d.dir, "heldout-*.tmp")
 	if err != nil {
-		return fmt.Errorf("demo: %w: %w", err, pipeline.ErrUnavailable)
+		return unwritable(err)
 	}
 	w := tfrecord.NewWriter(f, nil)
 	var buf []byte
 	for i := range held {
 		buf = held[i].AppendTFExample(buf[:0])
 		if err := w.Write(buf); err != nil {
-			return errors.Join(fmt.Errorf("demo: %w: %w", err, pipeline.ErrUnavailable), f.Close())
+			return errors.Join(unwritable(err), f.Close())
 		}
 	}
 	if err := errors.Join(w.Close(), f.Close(), os.Rename(f.Name(), path)); err != nil {
-		return fmt.Errorf("demo: %w: %w", err, pipeline.ErrUnavailable)
+		return unwritable(err)
 	}
 	return nil
 }

@@ -226,3 +226,18 @@ func TestFolderInUse(t *testing.T) {
 		t.Errorf("got %v, want ErrUnavailable", err)
 	}
 }
+
+// TestFolderThatCannotBe: what cannot be made, as the folder for temporary files of a container that has none, is an error that says what to do.
+func TestFolderThatCannotBe(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", filepath.Join(file, "tmp"))
+	for _, dir := range []string{"", filepath.Join(file, "demo")} {
+		opts := job.DemoOptions{Examples: 2000, Seed: 1, Model: "lr", Workers: 1, Dir: dir}
+		if _, err := demo.Run(t.Context(), opts); !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), "name another folder (--dir FOLDER)") {
+			t.Errorf("dir %q: got %v", dir, err)
+		}
+	}
+}

@@ -218,7 +218,7 @@ func (s *serving) open(ctx context.Context) error {
 	}
 	s.id = wiring.Identity(s.cfg, plan, m)
 	if err := os.MkdirAll(s.cfg.Dir, 0o755); err != nil {
-		return fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)
+		return stored.Unwritable(err)
 	}
 	for _, i := range s.opts.Shards {
 		name, what := stored.LockName(i), fmt.Sprintf("shard %d is served already, by another process that uses", i)

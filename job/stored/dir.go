@@ -27,6 +27,11 @@ func WorkerName() string {
 	return fmt.Sprintf("%s-%d", host, os.Getpid())
 }
 
+// Unwritable is what to do about a job's dir that cannot be made or written to.
+func Unwritable(err error) error {
+	return fault.Mark(fmt.Errorf("job: dir: %w", err), pipeline.ErrUnavailable, "make room or give the right to write there, or name another dir (--set dir=FOLDER)")
+}
+
 // Claim makes a part of the job's dir this process's alone: two runs would overwrite each other's snapshots. taken says
 // what it means that another process has it.
 func Claim(c *spec.Config, name, taken string) (*fsx.Lock, error) {
@@ -35,7 +40,7 @@ func Claim(c *spec.Config, name, taken string) (*fsx.Lock, error) {
 		return nil, fault.Mark(fmt.Errorf("job: %s %s", taken, c.Dir), pipeline.ErrUnavailable, "wait for it to end, or give this job another dir")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)
+		return nil, Unwritable(err)
 	}
 	return lock, nil
 }
@@ -101,12 +106,12 @@ func ID(c *spec.Config) (string, error) {
 			return "", fmt.Errorf("job: dir: %s is empty; remove it: %w", path, pipeline.ErrUnavailable)
 		}
 		if !errors.Is(err, os.ErrNotExist) {
-			return "", fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)
+			return "", Unwritable(err)
 		}
 		// Another process of the job may be making it: the one that gives it its name first has made it.
 		tmp, err := os.CreateTemp(c.Dir, "id-*.tmp")
 		if err != nil {
-			return "", fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)
+			return "", Unwritable(err)
 		}
 		_, err = fmt.Fprintf(tmp, "%016x\n", rand.Uint64())
 		err = errors.Join(err, tmp.Chmod(0o644), tmp.Sync(), tmp.Close())
@@ -119,7 +124,7 @@ func ID(c *spec.Config) (string, error) {
 			err = errors.Join(rerr, err)
 		}
 		if err != nil && !errors.Is(err, os.ErrExist) {
-			return "", fmt.Errorf("job: dir: %w: %w", err, pipeline.ErrUnavailable)
+			return "", Unwritable(err)
 		}
 	}
 }
