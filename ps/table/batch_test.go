@@ -68,13 +68,17 @@ func TestVectorBits(t *testing.T) {
 		own{},
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	for dim := 1; dim <= 40; dim++ {
+	for longest := range 41 {
+		dim := max(longest, 1)
 		for i, rule := range rules {
 			l2 := []float32{0, 0.02}[(dim+i)%2]
 			spec := param.Table{Name: "t", Segments: []param.Segment{
 				{Name: "a", Dim: 1 + dim/3, Init: param.Uniform(-1, 1), Optimizer: optim.SGD{LR: 0.2}, L2: 0.02 - l2},
 				{Name: "b", Dim: dim, Init: param.Normal(0, 0.1), Optimizer: rule, L2: l2, Clip: []float32{0, 0.5, 2}[(dim+2*i)%3], Delay: []float32{0, 0.4}[(dim+i)/2%2]},
 			}}
+			if longest == 0 { // one weight alone, as of a logistic regression
+				spec.Segments = spec.Segments[1:]
+			}
 			vector, portable := table.New(spec, 1, nil), table.New(spec, 1, nil).Portable()
 			for _, n := range []int{0, 1, 2, 31, 32, 33, 47, 48, 49, 63, 64, 65, 96, 97, 128, 129, 256, 257, most(dim)} {
 				u := table.Update{LR: 0.5 + r.Float32(), Examples: r.Int64N(1 << 20), Time: r.Int64N(1000)}
