@@ -2,6 +2,7 @@ package table
 
 import (
 	"math/bits"
+	"slices"
 	"unsafe"
 
 	"github.com/monolith-go/monolith/model/param"
@@ -58,8 +59,10 @@ type index struct {
 	over  map[int64]uint32
 	// spilled are keys that a rebuilt segment had no place for; the table notifies its cuts and empties it.
 	spilled []entry
-	spare   []line // of the last split, reused
-	store   lineStore
+	// spare and astray are of the last split, reused: the lines of the upper half, and the keys that were not in their home lines.
+	spare  []line
+	astray []entry
+	store  lineStore
 	// populate makes memory ready ahead, also that of the rows.
 	populate *populator
 }
@@ -189,7 +192,7 @@ func (x *index) shrink(s *segment) {
 	s.n = 0
 	x.bytes -= int64(len(old)-len(s.lines)) * 64
 	x.place(s)
-	x.refill(old, s, s, 0)
+	x.refill(old, s)
 	x.store.release(old)
 }
 
@@ -232,42 +235,88 @@ func (x *index) double(s *segment) {
 	s.lines, s.n = x.store.get(2*len(old), x.populate), 0
 	x.place(s)
 	x.bytes += int64(len(old)) * 64
-	x.refill(old, s, s, 0)
+	x.refill(old, s)
 }
 
-// split parts a segment by the next bit of the hash.
+// split parts a segment by the next bit of the hash. As both halves mostly have as many lines as it had, keys that are in their home lines stay where they are,
+// or are where they were among the lines of the upper half, and only the others look for a place.
 func (x *index) split(s *segment) {
 	if s.depth == x.depth {
 		x.deepen()
 	}
-	bit := uint64(1) << (63 - s.depth)
-	upper := 0
-	for i := range s.lines {
-		l := &s.lines[i]
-		for j := range int(l.n) {
-			if Hash(l.key[j])&bit != 0 {
-				upper++
-			}
-		}
-	}
-	// The lower half keeps its place; a half that stays (nearly) empty gets no more lines than it needs.
-	x.spare = append(x.spare[:0], s.lines...)
-	lower := s.n - upper
+	all, shift := s.n, 63-s.depth
+	upper := x.halve(s.lines, shift)
 	s.depth++
-	t := &segment{lines: x.store.get(linesFor(upper), x.populate), depth: s.depth, first: s.first | bit}
-	x.bytes += int64(len(t.lines)) * 64
-	if n := linesFor(lower); n < len(s.lines) {
-		x.bytes -= int64(len(s.lines)-n) * 64
-		x.store.put(s.lines)
-		s.lines = x.store.get(n, x.populate)
-	} else {
-		clear(s.lines)
-	}
-	s.n = 0
+	t := &segment{depth: s.depth, first: s.first | 1<<shift}
 	x.segs++
+	// The lower half keeps its lines; a half that is (nearly) empty gets no more than it needs.
+	if n := linesFor(upper); n == len(x.spare) {
+		t.lines = x.store.get(n, x.populate)
+		t.n = copyLines(t.lines, x.spare)
+	} else {
+		t.lines = x.store.get(n, x.populate)
+		x.refill(x.spare, t)
+	}
+	x.bytes += int64(len(t.lines)) * 64
+	s.n = all - upper
+	for i := range x.astray {
+		s.n -= int(^x.astray[i].hash >> shift & 1)
+	}
+	if n := linesFor(all - upper); n < len(s.lines) {
+		old := s.lines
+		x.bytes -= int64(len(old)-n) * 64
+		s.lines, s.n = x.store.get(n, x.populate), 0
+		x.refill(old, s)
+		x.store.put(old)
+	}
 	x.place(s)
 	x.place(t)
-	x.refill(x.spare, s, t, bit)
+	for _, e := range x.astray {
+		to := s
+		if e.hash>>shift&1 != 0 {
+			to = t
+		}
+		x.enter(to, e)
+	}
+}
+
+// halve parts the keys of lines that are in their home lines by a bit of their hashes: those without it stay, those with it go to the same lines of spare. The
+// others go to astray, so that no search continues from any line. It returns how many keys have the bit.
+func (x *index) halve(lines []line, shift uint8) (upper int) {
+	x.spare = slices.Grow(x.spare[:0], len(lines))[:len(lines)]
+	x.astray = x.astray[:0]
+	spare, mask := x.spare, uint64(len(lines)-1)
+	for i := range lines {
+		l, u := &lines[i], &spare[i]
+		from := *l
+		down, ups := 0, 0
+		for j := range min(int(from.n), slots) {
+			key, id := from.key[j], from.id[j]
+			h := Hash(key)
+			up := int(h >> shift & 1)
+			upper += up
+			if h&mask != uint64(i) {
+				x.astray = append(x.astray, entry{h, key, id})
+				continue
+			}
+			// To both, as a branch would be taken as often as not: what lies behind the n keys of a line means nothing.
+			l.key[down], l.id[down] = key, id
+			u.key[ups], u.id[ups] = key, id
+			down += 1 - up
+			ups += up
+		}
+		l.n, l.passed, u.n, u.passed = uint8(down), 0, uint8(ups), 0
+	}
+	return upper
+}
+
+// copyLines copies lines and returns how many keys they have.
+func copyLines(to, from []line) (n int) {
+	copy(to, from)
+	for i := range to {
+		n += int(to[i].n)
+	}
+	return n
 }
 
 // deepen doubles the directory.
@@ -287,19 +336,20 @@ func linesFor(n int) int {
 	return min(max(1<<bits.Len(uint(want-1)), minLines), maxLines)
 }
 
-// refill enters the keys of lines into lower or, where bit is set in their hash, upper.
-func (x *index) refill(old []line, lower, upper *segment, bit uint64) {
+// refill enters the keys of lines into a segment.
+func (x *index) refill(old []line, s *segment) {
 	for i := range old {
 		l := &old[i]
 		for j := range min(int(l.n), slots) {
-			h, to := Hash(l.key[j]), lower
-			if h&bit != 0 {
-				to = upper
-			}
-			if !to.enter(h, l.key[j], l.id[j]) {
-				x.overflow(l.key[j], l.id[j])
-				x.spilled = append(x.spilled, entry{h, l.key[j], l.id[j]})
-			}
+			x.enter(s, entry{Hash(l.key[j]), l.key[j], l.id[j]})
 		}
+	}
+}
+
+// enter enters a key into a segment that is being rebuilt, or where it can be found without.
+func (x *index) enter(s *segment, e entry) {
+	if !s.enter(e.hash, e.key, e.id) {
+		x.overflow(e.key, e.id)
+		x.spilled = append(x.spilled, e)
 	}
 }
