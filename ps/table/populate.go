@@ -2,6 +2,7 @@ package table
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 )
@@ -25,11 +26,13 @@ const (
 type populator struct {
 	mu struct {
 		sync.Mutex
-		queue   [][]byte
+		queue   []stretch
 		running int
 		closed  bool
-		// pending is how many bytes were asked for and are not populated yet, perPage what one took of late for each page.
-		pending int
+		// asked is how many bytes were asked for, ever, and doing are where the pages that are being populated begin among them.
+		asked int
+		doing []int
+		// perPage is what a page took of late.
 		perPage time.Duration
 	}
 	done sync.WaitGroup
@@ -44,6 +47,12 @@ type populator struct {
 	owed time.Duration
 }
 
+// stretch is memory to populate, which begins behind so many bytes of all that was asked for.
+type stretch struct {
+	b  []byte
+	at int
+}
+
 // extend has b populated up to the end of the huge page of a place, where it is up to from, and returns up to where it is then. Rounding
 // down would leave the page in which growth is to the goroutine that grows, where a page is worth more rows than are made ready ahead.
 func (p *populator) extend(b []byte, from, to int) int {
@@ -56,9 +65,9 @@ func (p *populator) extend(b []byte, from, to int) int {
 	if p.mu.closed {
 		return from
 	}
-	p.mu.queue = append(p.mu.queue, b[from:to])
-	p.mu.pending += to - from
-	for p.mu.running < min(p.most, (p.mu.pending+populateBytes-1)/populateBytes) {
+	p.mu.queue = append(p.mu.queue, stretch{b[from:to], p.mu.asked})
+	p.mu.asked += to - from
+	for p.mu.running < min(p.most, (p.behind()+populateBytes-1)/populateBytes) {
 		p.mu.running++
 		p.done.Go(p.run)
 	}
@@ -79,48 +88,64 @@ func newModestPopulator() *populator {
 	return p
 }
 
+// behind is how many bytes were asked for since the first that is not populated yet. Under mu.
+func (p *populator) behind() int {
+	first := p.mu.asked
+	if len(p.mu.queue) > 0 {
+		first = p.mu.queue[0].at
+	}
+	for _, at := range p.mu.doing {
+		first = min(first, at)
+	}
+	return p.mu.asked - first
+}
+
 func (p *populator) run() {
-	var did int
+	var page stretch
 	var took time.Duration
 	for {
-		b := p.take(did, took)
-		if b == nil {
+		page = p.take(page, took)
+		if page.b == nil {
 			return
 		}
 		begin := time.Now()
-		p.populate(b)
-		did, took = len(b), time.Since(begin)
+		p.populate(page.b)
+		took = time.Since(begin)
 		if p.yield != nil {
 			p.yield()
 		}
 	}
 }
 
-// take returns the next page to populate, when one that took so long is done; nil ends the goroutine.
-func (p *populator) take(did int, took time.Duration) []byte {
+// take returns the next page to populate, when one that took so long is done; none ends the goroutine.
+func (p *populator) take(did stretch, took time.Duration) stretch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mu.pending -= did
-	if did == populateBytes {
+	if did.b != nil {
+		p.mu.doing = slices.DeleteFunc(p.mu.doing, func(at int) bool { return at == did.at })
+	}
+	if len(did.b) == populateBytes {
 		p.mu.perPage = max(p.mu.perPage+(took/time.Duration(p.mu.running)-p.mu.perPage)/4, leastPage)
 	}
 	if p.mu.closed || len(p.mu.queue) == 0 {
 		p.mu.running--
-		return nil
+		return stretch{}
 	}
-	b := p.mu.queue[0]
-	n := min(populateBytes, len(b))
-	if n == len(b) {
+	next := p.mu.queue[0]
+	n := min(populateBytes, len(next.b))
+	if n == len(next.b) {
 		p.mu.queue = append(p.mu.queue[:0], p.mu.queue[1:]...)
 	} else {
-		p.mu.queue[0] = b[n:]
+		p.mu.queue[0] = stretch{next.b[n:], next.at + n}
 	}
-	return b[:n]
+	p.mu.doing = append(p.mu.doing, next.at)
+	return stretch{next.b[:n], next.at}
 }
 
 // wait lets growth, which has used so many bytes in all, wait for the goroutines where they are behind. Memory is asked for in the order
-// in which it is needed, and at least ahead bytes of rows and of lines lie between what is used and what was asked for last: while fewer are pending, no page
-// that is touched is among them.
+// in which it is needed, and at least ahead bytes of rows and of lines lie between what is used and what was asked for last: while fewer were asked for since the first page that is
+// missing, no page that is touched is. How many are missing does not say that: a goroutine whose thread waits for its turn may have the page that is needed next, while another one
+// populates those behind it.
 func (p *populator) wait(used, ahead int) {
 	n := used - p.used
 	p.used = used
@@ -128,9 +153,9 @@ func (p *populator) wait(used, ahead int) {
 		return
 	}
 	p.mu.Lock()
-	pending, perPage := p.mu.pending, p.mu.perPage
+	behind, perPage := p.behind(), p.mu.perPage
 	p.mu.Unlock()
-	d := delay(n, pending, ahead, perPage)
+	d := delay(n, behind, ahead, perPage)
 	if d == 0 {
 		p.owed = 0
 		return
@@ -142,11 +167,11 @@ func (p *populator) wait(used, ahead int) {
 	}
 }
 
-// delay is how long growth by n bytes waits while so many are pending: not at all below a quarter of those ahead, as long as they take to be
+// delay is how long growth by n bytes waits while pages are so many behind: not at all below a quarter of those ahead, as long as they take to be
 // populated at a half, and without bound towards three quarters.
-func delay(n, pending, ahead int, perPage time.Duration) time.Duration {
+func delay(n, behind, ahead int, perPage time.Duration) time.Duration {
 	const most = 64
-	over, room := pending-ahead/4, ahead*3/4-pending
+	over, room := behind-ahead/4, ahead*3/4-behind
 	if over <= 0 {
 		return 0
 	}

@@ -2,7 +2,9 @@ package table
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -121,8 +123,49 @@ func TestGrowthWaitsForPages(t *testing.T) {
 		t.Errorf("with all pages there growth waited: %v", waits)
 	}
 	p.done.Wait()
-	if h.pages == 0 || h.most > populators || p.mu.pending != 0 || p.mu.running != 0 {
-		t.Errorf("%d pages by %d goroutines at once; %d bytes are pending and %d goroutines run", h.pages, h.most, p.mu.pending, p.mu.running)
+	if h.pages == 0 || h.most > populators || p.behind() != 0 || p.mu.running != 0 {
+		t.Errorf("%d pages by %d goroutines at once; they are %d bytes behind and %d run", h.pages, h.most, p.behind(), p.mu.running)
+	}
+}
+
+// TestGrowthWaitsForThePageThatIsNext: while one goroutine does not get on with its page growth waits before it comes there, though the other one populates all that is asked for behind it.
+func TestGrowthWaitsForThePageThatIsNext(t *testing.T) {
+	t.Parallel()
+	p := newPopulator()
+	defer p.close()
+	var stick atomic.Bool
+	let := make(chan struct{})
+	p.populate = func([]byte) {
+		if stick.CompareAndSwap(true, false) {
+			<-let
+		}
+	}
+	waits := 0
+	p.sleep = func(time.Duration) { waits++ }
+	b := make([]byte, 2*aheadBytes)
+	asked := p.extend(b, 0, aheadBytes)
+	p.done.Wait()
+	stick.Store(true)
+	for used := populateBytes / 64; used <= aheadBytes*3/4; used += populateBytes / 64 {
+		asked = p.extend(b, asked, used+aheadBytes)
+		for alone := false; !alone; runtime.Gosched() { // with the page that does not come
+			p.mu.Lock()
+			alone = len(p.mu.queue) == 0 && len(p.mu.doing) == 1
+			p.mu.Unlock()
+		}
+		if p.wait(used, aheadBytes); used < aheadBytes/4 && waits > 0 {
+			t.Fatalf("growth waits %d bytes before the page that is missing", aheadBytes-used)
+		}
+	}
+	if waits < 10 {
+		t.Errorf("growth has waited %d times where it is %d bytes before the page that is missing", waits, aheadBytes/4)
+	}
+	close(let)
+	p.done.Wait()
+	before := waits
+	p.wait(aheadBytes, aheadBytes)
+	if waits > before {
+		t.Error("growth waits with all pages there")
 	}
 }
 
