@@ -2,8 +2,8 @@ package table
 
 import "testing"
 
-// TestSplitsLeaveTheIndexWhole: whatever the keys of a segment have in common, behind each split every key is found by its number, lines say how many searches go on from
-// them, segments how many keys they have, and the index what it takes; and keys are at home where there is room.
+// TestSplitsLeaveTheIndexWhole: whatever the keys of a segment have in common, behind each split every key is found by its number, lines say how many searches continue from
+// them, segments how many keys they have, and the index what it takes.
 func TestSplitsLeaveTheIndexWhole(t *testing.T) {
 	t.Parallel()
 	const full = maxLines * slots * 3 / 4
@@ -100,7 +100,7 @@ func whole(t *testing.T, x *index, numbers map[int64]uint32) (away int) {
 		}
 		for i := range s.lines {
 			if got := int(s.lines[i].passed); got != passed[i] && got < 255 {
-				t.Fatalf("line %d: %d searches go on from there, and it says %d", i, passed[i], got)
+				t.Fatalf("line %d: %d searches continue from there, and it says %d", i, passed[i], got)
 			}
 		}
 		if s.n != n {
