@@ -12,11 +12,14 @@ import (
 	"github.com/monolith-go/monolith/job"
 )
 
+// state is what a process lacks, or nothing.
+type state struct{ missing error }
+
 // readiness is what a process said of itself last, and how to end it.
 type readiness struct {
 	t     *testing.T
 	who   string
-	said  chan error // the last, if it was not taken yet
+	said  chan state // the last, if it was not taken yet
 	drain chan struct{}
 	kill  func()
 }
@@ -25,7 +28,7 @@ type readiness struct {
 func begin(t *testing.T, cfg *job.Config, who string, standby bool, shards ...int) *readiness {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	r := &readiness{t: t, who: who, said: make(chan error, 1), drain: make(chan struct{})}
+	r := &readiness{t: t, who: who, said: make(chan state, 1), drain: make(chan struct{})}
 	done := make(chan struct{})
 	r.kill = func() { cancel(); <-done }
 	t.Cleanup(r.kill)
@@ -36,7 +39,7 @@ func begin(t *testing.T, cfg *job.Config, who string, standby bool, shards ...in
 			case <-r.said: // nobody is interested in what was
 			default:
 			}
-			r.said <- missing
+			r.said <- state{missing}
 		}})
 		if err != nil && ctx.Err() == nil {
 			t.Errorf("%s: %v", who, err)
@@ -51,8 +54,8 @@ func (r *readiness) becomes(words string) {
 	var last error
 	for deadline := time.After(time.Minute); ; {
 		select {
-		case last = <-r.said:
-			if last == nil && words == "" || last != nil && words != "" && strings.Contains(last.Error(), words) {
+		case now := <-r.said:
+			if last = now.missing; last == nil && words == "" || last != nil && words != "" && strings.Contains(last.Error(), words) {
 				return
 			}
 		case <-deadline:

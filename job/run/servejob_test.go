@@ -44,7 +44,9 @@ ps: {addresses: ["`+testbed.FreeAddr(t)+`"], retry: 0s}
 		words string
 	}{
 		{"at first", nil, 1, "not followed"},
-		{"with a broken job file", errors.New("line 7"), 1, "line 7"}, {"with that still", errors.New("line 7"), 0, ""}, {"with another fault", errors.New("line 8"), 1, "line 8"},
+		{"with a broken job file", errors.New("line 7"), 1, "line 7"},
+		{"with that still", errors.New("line 7"), 0, ""},
+		{"with another fault", errors.New("line 8"), 1, "line 8"},
 	} {
 		broken = x.fault
 		log.Reset()
