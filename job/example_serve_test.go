@@ -55,7 +55,8 @@ func Example_serve() {
 		fmt.Println(err)
 		return
 	}
-	defer response.Body.Close()                  //nolint:errcheck // it was only read
+	defer response.Body.Close() //nolint:errcheck // it was only read
+
 	var answer struct{ Predictions [][]float32 } // [example][width]
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
 		fmt.Println(err)

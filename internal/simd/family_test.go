@@ -80,12 +80,12 @@ func TestFamilies(t *testing.T) {
 	for _, f := range simd.Available() {
 		t.Logf("this processor runs %s", f)
 	}
-	switch all := simd.Available(); all[len(all)-1] {
-	case simd.AMX:
-	case simd.AVX512:
-		t.Skip("this processor, or its system, has no AMX; its kernels are interpreted, not run")
-	default:
+	all := simd.Available()
+	if !slices.Contains(all, simd.AVX512) {
 		t.Skip("this processor has no AVX-512; its kernels are interpreted, not run")
+	}
+	if !slices.Contains(all, simd.AMX) {
+		t.Log("this processor, or its system, has no AMX; its kernels are interpreted, not run")
 	}
 }
 

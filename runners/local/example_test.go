@@ -36,7 +36,11 @@ func Example_train() {
 		fmt.Println(err)
 		return
 	}
-	defer shards.Close(ctx) //nolint:errcheck // nothing is kept
+	defer func() {
+		if err := shards.Close(ctx); err != nil {
+			fmt.Println(err)
+		}
+	}()
 	// One client for each worker, which its stages and its sink share; the runner closes it.
 	client := func(ctx context.Context, env *pipeline.Env) (*ps.Client, error) {
 		return pipeline.Resource(ctx, env, "parameter server", func(ctx context.Context) (*ps.Client, error) {
