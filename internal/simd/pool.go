@@ -26,13 +26,13 @@ type Pool struct {
 	threads int
 	alone   func() bool // of Limit
 
-	// word is what is left to do: the number of the run in the upper half, the number of blocks not yet taken in the lower.
-	// A worker that takes a block by it may read task and blocks, which do not change until that block is done.
-	word   atomic.Uint64
-	done   atomic.Int64
-	task   Task
-	blocks int
-	run    uint32
+	// A worker that takes a block of a share may read task, blocks and sharers, which do not change until that block is done.
+	shares  []share // one for each thread
+	done    atomic.Int64
+	task    Task
+	blocks  int
+	sharers int // the run's blocks are in so many shares, the first ones
+	run     uint32
 
 	sleepers []sleeper
 	caller   sleeper // in Run
@@ -41,6 +41,13 @@ type Pool struct {
 
 	gemm gemmTask
 	gemv gemvTask
+}
+
+// share is what is left of one worker's part of a run: the number of the run in the upper half, the number of blocks not yet taken
+// in the lower.
+type share struct {
+	word atomic.Uint64
+	_    [56]byte // the next one is on a cache line of its own
 }
 
 // sleeper is where one goroutine waits when there is nothing to do.
@@ -64,7 +71,7 @@ func NewPoolOf(family Family, threads int) *Pool {
 
 func newPool(threads int, family Family) *Pool {
 	threads = max(threads, 1)
-	p := &Pool{family: family.Float32(), pairs: family == AVX512 && hasPairs(), tiles: family == AMX, threads: threads, sleepers: make([]sleeper, threads-1)}
+	p := &Pool{family: family.Float32(), pairs: family == AVX512 && hasPairs(), tiles: family == AMX, threads: threads, sleepers: make([]sleeper, threads-1), shares: make([]share, threads)}
 	p.gemm.pool, p.gemv.pool = p, p
 	p.gemm.space = make([]space, threads)
 	p.caller.wake = make(chan struct{}, 1)
@@ -104,7 +111,9 @@ func (p *Pool) Close() {
 	p.joined.Wait()
 }
 
-// Run does the n blocks of t and returns when all are done. Each block goes to the thread that is free next. It allocates nothing.
+// Run does the n blocks of t and returns when all are done. Each thread has the same consecutive part of them in every run of n blocks, so that
+// what they read and write stays in its processor's caches from one to the next, and takes from the others' when its own are done.
+// It allocates nothing.
 func (p *Pool) Run(n int, t Task) {
 	if n <= 1 || p.Threads() == 1 {
 		for i := range n {
@@ -112,10 +121,12 @@ func (p *Pool) Run(n int, t Task) {
 		}
 		return
 	}
-	p.task, p.blocks = t, n
+	p.task, p.blocks, p.sharers = t, n, min(n, p.threads)
 	p.done.Store(0)
 	p.run++
-	p.word.Store(uint64(p.run)<<32 | uint64(n))
+	for w := range p.sharers {
+		p.shares[w].word.Store(uint64(p.run)<<32 | uint64(p.first(w+1)-p.first(w)))
+	}
 	p.wake(min(n-1, len(p.sleepers)))
 	for p.take(0) {
 	}
@@ -154,22 +165,42 @@ func (p *Pool) sleep(n int64) {
 	}
 }
 
-// take does one block of the current run, if there is one left.
+// first is the first block of the share of worker w.
+func (p *Pool) first(w int) int { return w * p.blocks / p.sharers }
+
+// take does one block of the current run, of the worker's own share or else of the next one that has any left, if there is one.
 func (p *Pool) take(worker int) bool {
-	for {
-		w := p.word.Load()
-		if uint32(w) == 0 {
-			return false
+	for i := range p.shares {
+		w := worker + i
+		if w >= len(p.shares) {
+			w -= len(p.shares)
 		}
-		if p.word.CompareAndSwap(w, w-1) {
-			blocks := p.blocks
-			p.task.Block(worker, blocks-int(uint32(w)))
-			if p.done.Add(1) == int64(blocks) {
-				p.caller.rouse()
+		for word := &p.shares[w].word; ; {
+			left := word.Load()
+			if uint32(left) == 0 {
+				break
 			}
+			if word.CompareAndSwap(left, left-1) {
+				blocks := p.blocks
+				p.task.Block(worker, p.first(w+1)-int(uint32(left)))
+				if p.done.Add(1) == int64(blocks) {
+					p.caller.rouse()
+				}
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// left reports whether there are blocks that nobody has taken.
+func (p *Pool) left() bool {
+	for i := range p.shares {
+		if uint32(p.shares[i].word.Load()) != 0 {
 			return true
 		}
 	}
+	return false
 }
 
 // wake wakes up to n sleeping goroutines; those that are awake need none of it.
@@ -211,7 +242,7 @@ func (p *Pool) work(i int) {
 		}
 		// What was published before asleep is set is seen below; for what comes after it the caller sees that it is set.
 		s.asleep.Store(true)
-		if (uint32(p.word.Load()) != 0 || p.closed.Load()) && s.asleep.CompareAndSwap(true, false) {
+		if (p.left() || p.closed.Load()) && s.asleep.CompareAndSwap(true, false) {
 			continue
 		}
 		<-s.wake
