@@ -66,7 +66,7 @@ func (l *lane) work(parent context.Context) (err error) {
 	// Invariant 3: reading is stopped before the queues downstream of it are drained, and drained before anything is closed.
 	readCtx, stopReading := context.WithCancelCause(ctx)
 	defer stopReading(nil)
-	if err := l.open(ctx, readCtx); err != nil {
+	if err := apart(func() error { return l.open(ctx, readCtx) }); err != nil {
 		return err
 	}
 	nextCtx, drainReaders := context.WithCancelCause(readCtx)
@@ -92,7 +92,7 @@ func (l *lane) work(parent context.Context) (err error) {
 			if late {
 				return
 			}
-			if err := sp.pump(readCtx, nextCtx); err != nil && context.Cause(readCtx) != errStopped { //nolint:errorlint // identity is meant
+			if err := apart(func() error { return sp.pump(readCtx, nextCtx) }); err != nil && context.Cause(readCtx) != errStopped { //nolint:errorlint // identity is meant
 				cancel(err)
 			}
 		})
@@ -103,21 +103,21 @@ func (l *lane) work(parent context.Context) (err error) {
 	var watch sync.WaitGroup
 	watched := make(chan struct{})
 	watch.Go(func() {
-		if err := guard("lag", func() error { return l.watchLag(watched) }); err != nil {
+		if err := guardApart("lag", func() error { return l.watchLag(watched) }); err != nil {
 			cancel(err)
 		}
 	})
 	for _, r := range l.regions[1:] {
 		loops.Go(func() {
-			if err := l.loop(ctx, r); err != nil {
+			if err := apart(func() error { return l.loop(ctx, r) }); err != nil {
 				cancel(err)
 			}
 		})
 	}
-	err = l.gather(ctx, read)
+	err = apart(func() error { return l.gather(ctx, read) })
 	close(l.over)
 	if err == nil {
-		err = l.finish(ctx, l.regions[0])
+		err = apart(func() error { return l.finish(ctx, l.regions[0]) })
 	}
 	if err != nil {
 		cancel(err)
@@ -131,7 +131,7 @@ func (l *lane) work(parent context.Context) (err error) {
 		return context.Cause(ctx)
 	}
 	for _, s := range slices.Backward(l.sinks) { // the main sink last
-		if err := guard(s.node.name, func() error { return s.writer.flush(ctx) }); err != nil {
+		if err := guardApart(s.node.name, func() error { return s.writer.flush(ctx) }); err != nil {
 			return inPart(s.node.name, err)
 		}
 		s.settle()
@@ -367,7 +367,7 @@ func (l *lane) close() error {
 	l.run.left(left)
 	for _, s := range l.sinks {
 		if s.writer != nil {
-			errs = append(errs, inPart(s.node.name, guard(s.node.name, s.writer.close)))
+			errs = append(errs, inPart(s.node.name, guardApart(s.node.name, s.writer.close)))
 		}
 	}
 	return errors.Join(append(errs, l.env.CloseResources())...)
@@ -510,12 +510,51 @@ func (l *lane) report() {
 }
 
 // guard is the one place where user code is called under recover: a panic becomes an error with the part's name and the
-// stack.
+// stack. A call that ends its goroutine (runtime.Goexit, which t.FailNow of package testing is) cannot be given back to who called it: it is an
+// [exited] for the [apart] whose goroutine it ends, so guard is called below one.
 func guard(part string, f func() error) (err error) {
+	returned := false
 	defer func() {
-		if r := recover(); r != nil {
+		switch r := recover().(type) {
+		case nil:
+			if !returned {
+				panic(exited{fmt.Errorf("%s: runtime.Goexit was called, which ends the goroutine that the part shares with others (t.FailNow and t.Fatal do so too): return an error\n%s", part, debug.Stack())})
+			}
+		case exited:
+			panic(r)
+		default:
 			err = fmt.Errorf("%s: panic: %v\n%s", part, r, debug.Stack())
 		}
 	}()
-	return f()
+	err = f()
+	returned = true
+	return err
+}
+
+// exited travels as a panic from the call that ends its goroutine to the [apart] around it.
+type exited struct{ err error }
+
+// apart calls f on a goroutine of its own and waits for it, so that what ends that goroutine ends nothing of the caller's.
+func apart(f func() error) (err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			switch r := recover().(type) {
+			case nil:
+			case exited:
+				err = r.err
+			default: // a bug of ours, which no part is to blame for
+				panic(r)
+			}
+		}()
+		err = f()
+	}()
+	<-done
+	return err
+}
+
+// guardApart is guard with a goroutine of its own, for calls on goroutines that have more to do than them.
+func guardApart(part string, f func() error) error {
+	return apart(func() error { return guard(part, f) })
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -22,11 +24,13 @@ type faulty struct {
 
 // fail is the fault of a call, if it is that one.
 func (f *faulty) fail(call string) error {
-	switch f.at {
+	switch strings.TrimSuffix(f.at, " of a stage with a clock") {
 	case call:
 		return errBroken
 	case call + " panics":
 		panic("a bug")
+	case call + " exits":
+		runtime.Goexit() // as t.FailNow does
 	}
 	return nil
 }
@@ -73,9 +77,13 @@ type faultyReader struct {
 	at            pipeline.Position
 }
 
-func (r *faultyReader) Next(context.Context) (*item, error) {
+func (r *faultyReader) Next(ctx context.Context) (*item, error) {
 	if r.at >= 4 {
 		return nil, io.EOF
+	}
+	if r.at == 2 && strings.HasPrefix(r.faulty.at, "tick") { // time passes until the stage has acted
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
 	}
 	if r.at == 2 {
 		switch r.faulty.at {
@@ -100,8 +108,11 @@ func (faultyStage) Schema(in *arrow.Schema) (*arrow.Schema, error) { return in, 
 func (faultyStage) String() string                                 { return "faulty" }
 func (faultyStage) Fingerprint() string                            { return "faulty" }
 func (s faultyStage) Open(context.Context, *pipeline.Env) (pipeline.Processor[*item, *item], error) {
-	if s.at == "stage gives nothing" {
-		return nil, nil //nolint:nilnil // the fault
+	if err := s.fail("stage open"); err != nil || s.at == "stage gives nothing" {
+		return nil, err
+	}
+	if strings.HasSuffix(s.at, " of a stage with a clock") {
+		return &faultyClock{faultyProcessor{s.opened()}}, nil
 	}
 	return &faultyProcessor{s.opened()}, nil
 }
@@ -128,6 +139,14 @@ func (p *faultyProcessor) Flush(context.Context, func(*item) error) error {
 
 func (p *faultyProcessor) Close() error { return p.close("stage close") }
 
+// faultyClock acts when time passes, so that the source is read on a goroutine of its own.
+type faultyClock struct{ faultyProcessor }
+
+func (*faultyClock) Due() time.Time { return time.Unix(1, 0) }
+func (p *faultyClock) Tick(context.Context, time.Time, func(*item) error) error {
+	return p.fail("tick")
+}
+
 type faultySink struct{ *faulty }
 
 func (faultySink) String() string      { return "faulty" }
@@ -149,7 +168,7 @@ func (w *faultyWriter) Flush(context.Context) error { return w.fail("sink flush"
 func (w *faultyWriter) Close() error                { return w.close("sink close") }
 
 // TestErrorsSayWhichPart: whatever a part of a program's own does wrong ends the run with an error that says which part, of a source also which
-// split; a panic does not leave Run; and every part is closed, every element released.
+// split; a panic does not leave Run, nor does one that ends its goroutine leave it waiting or content; and every part is closed, every element released.
 func TestErrorsSayWhichPart(t *testing.T) {
 	t.Parallel()
 	for at, want := range map[string]string{
@@ -163,6 +182,14 @@ func TestErrorsSayWhichPart(t *testing.T) {
 		"sink open": "out: broken", "sink open panics": "out: panic: a bug", "sink gives nothing": "out: Open returned no writer",
 		"write": "out: broken", "write panics": "out: panic: a bug", "sink flush": "out: broken", "sink flush panics": "out: panic: a bug",
 		"sink close": "out: broken", "sink close panics": "out: panic: a bug",
+		"splits exits": "numbers: runtime.Goexit", "open exits": "numbers/a: runtime.Goexit", "next exits": "numbers/a: runtime.Goexit",
+		"close exits": "numbers/a: runtime.Goexit", "process exits": "through: runtime.Goexit", "stage flush exits": "through: runtime.Goexit",
+		"stage open exits": "through: runtime.Goexit", "stage close exits": "through: runtime.Goexit", "sink open exits": "out: runtime.Goexit",
+		"write exits": "out: runtime.Goexit", "sink flush exits": "out: runtime.Goexit", "sink close exits": "out: runtime.Goexit",
+		"next of a stage with a clock": "numbers/a: broken", "next panics of a stage with a clock": "numbers/a: panic: a bug",
+		"next exits of a stage with a clock": "numbers/a: runtime.Goexit", "tick of a stage with a clock": "through: broken",
+		"tick exits of a stage with a clock": "through: runtime.Goexit",
+		"stage open panics":                  "through: panic: a bug",
 	} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()

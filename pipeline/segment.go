@@ -129,7 +129,8 @@ func Sum(runs ...RunStats) RunStats {
 // Run runs the segment: for each split that is read a goroutine that reads it and applies the stages before the first queue, for each
 // worker a goroutine for what is downstream of it and one for what is downstream of each further queue. It returns when every split
 // has ended and everything is flushed, when the run is drained, or with the first error; all goroutines have ended and every
-// element has been released by then. An error of a part says which part, of a source also which split, and a panic in a part becomes such an error.
+// element has been released by then. An error of a part says which part, of a source also which split, and a panic in a part becomes such an error, as does what ends its
+// goroutine (runtime.Goexit).
 //
 // The life of a lane:
 //

@@ -236,7 +236,7 @@ func (sp *splitRun) closeReader() error {
 	if r == nil {
 		return nil
 	}
-	return sp.named(guard(sp.place(), r.close))
+	return sp.named(guardApart(sp.place(), r.close))
 }
 
 // named says of which split an error of its source is. A [*DataError] and a [*GapError] do.
@@ -299,25 +299,31 @@ func (sp *splitRun) next(ctx context.Context) (next func() (Element, error), joi
 	out, quit := make(chan result), make(chan struct{})
 	ctx, cancel := context.WithCancelCause(ctx)
 	var reading sync.WaitGroup
+	give := func(e Element) error {
+		select {
+		case out <- result{e: e}:
+			return nil
+		case <-quit:
+			sp.dropped += e.NumRows()
+			e.Release()
+			return errStopped
+		}
+	}
 	reading.Go(func() {
-		for {
-			var r result
-			r.err = guard(sp.place(), func() (err error) {
-				r.e, err = sp.read(ctx)
-				return err
-			})
-			select {
-			case out <- r:
-			case <-quit:
-				if r.err == nil {
-					sp.dropped += r.e.NumRows()
-					r.e.Release()
+		err := guardApart(sp.place(), func() error {
+			for {
+				e, err := sp.read(ctx)
+				if err == nil {
+					err = give(e)
 				}
-				return
+				if err != nil {
+					return err
+				}
 			}
-			if r.err != nil {
-				return
-			}
+		})
+		select {
+		case out <- result{err: err}:
+		case <-quit:
 		}
 	})
 	next = func() (Element, error) {
