@@ -17,6 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/monolith-go/monolith/internal/broker"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sinks/kafkasink"
@@ -143,6 +146,56 @@ func TestSASL(t *testing.T) {
 	o.RetryFor = 200 * time.Millisecond
 	if _, err := source(t, o).Splits(t.Context()); err == nil || !strings.Contains(err.Error(), "if the listener wants a log-in, set source.kafka.sasl") {
 		t.Errorf("without a log-in: %v", err)
+	}
+}
+
+// TestRefusedLogIn: what a broker says of a log-in that it refuses is in the error, with the keys of the job to look at, and is not waited out.
+func TestRefusedLogIn(t *testing.T) {
+	t.Parallel()
+	said := "Authentication failed: the account is locked"
+	for _, c := range []struct {
+		what  string
+		key   kmsg.Key
+		offer []string
+		code  *kerr.Error
+		want  []string
+	}{
+		{"a mechanism that the listener has not", kmsg.SASLHandshake, []string{"GSSAPI", "OAUTHBEARER"}, kerr.UnsupportedSaslMechanism, []string{`it offers ["GSSAPI" "OAUTHBEARER"] for authentication, not "PLAIN"`, "source.kafka.sasl.mechanism"}},
+		{"a listener without log-ins", kmsg.SASLHandshake, nil, kerr.IllegalSaslState, []string{"the listener takes no log-in: take source.kafka.sasl out"}},
+		{"a refusal with a reason", kmsg.SASLAuthenticate, nil, kerr.SaslAuthenticationFailed, []string{"PLAIN authentication", said, "check user, password and mechanism in source.kafka.sasl"}},
+		{"a refusal by another code", kmsg.SASLAuthenticate, nil, kerr.IllegalSaslState, []string{"PLAIN authentication", said, "check user, password and mechanism in source.kafka.sasl"}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			b := start(t, broker.Options{Users: []broker.User{{Mechanism: "PLAIN", Name: "p", Password: "secret"}}})
+			b.Cluster.ControlKey(int16(c.key), func(q kmsg.Request) (kmsg.Response, error, bool) {
+				b.Cluster.KeepControl()
+				switch r := q.ResponseKind().(type) {
+				case *kmsg.SASLHandshakeResponse:
+					r.ErrorCode, r.SupportedMechanisms = c.code.Code, c.offer
+					return r, nil, true
+				case *kmsg.SASLAuthenticateResponse:
+					r.ErrorCode, r.ErrorMessage = c.code.Code, &said
+					return r, nil, true
+				}
+				return nil, nil, false
+			})
+			o := options(b.Addrs()...)
+			o.RetryFor = time.Hour
+			o.SASL = &kafkasource.SASL{Mechanism: kafkasource.Plain, User: "p", Password: "secret"}
+			_, err := source(t, o).Splits(t.Context())
+			if !errors.Is(err, pipeline.ErrConfig) {
+				t.Fatalf("%v, want an error of the configuration", err)
+			}
+			for _, want := range append(c.want, b.Addrs()[0]) {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%v, want %s in it", err, want)
+				}
+			}
+			if strings.Contains(err.Error(), "secret") {
+				t.Errorf("the password is in %v", err)
+			}
+		})
 	}
 }
 
