@@ -6,6 +6,7 @@ package component
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -95,6 +96,8 @@ type Opening struct {
 	Known, Seen map[string]string
 	// Follow are those of Known that a longer file is under any name; others it is under the same last name alone.
 	Follow map[string]bool
+	// Log gets what takes its time before anything is read; nil: nothing is logged.
+	Log *slog.Logger
 }
 
 // Blocks is a source of undecoded records. OpenBlocks reads secrets and does no other I/O.

@@ -139,11 +139,12 @@ func bound(o KafkaOffsets) kafkasource.Bound {
 }
 
 // OpenBlocks implements [component.Blocks]. Secrets are read here, which is the only I/O.
-func (k *Kafka) OpenBlocks(component.Opening) (pipeline.Source[*pipeline.Block], error) {
+func (k *Kafka) OpenBlocks(o component.Opening) (pipeline.Source[*pipeline.Block], error) {
 	opts, err := k.options()
 	if err != nil {
 		return nil, err
 	}
+	opts.Logger = o.Log
 	return kafkasource.New(opts)
 }
 

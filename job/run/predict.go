@@ -214,6 +214,7 @@ func (p *prediction) notice(format string, args ...any) {
 // find finds the columns to write.
 func (p *prediction) find(ctx context.Context) (err error) {
 	p.reading = wiring.PredictReading(p.cfg)
+	p.reading.Log = p.log
 	if p.known, err = p.reading.RecordColumns(ctx); err != nil {
 		return p.named(err)
 	}

@@ -142,7 +142,9 @@ func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp fun
 		return nil, err
 	}
 	// The whole graph is checked before anything is opened.
-	if t.plan, err = wiring.TrainGraph(cfg, t.model, wiring.TrainReading(cfg, cfg.Epochs), nil, nil, trainstep.StepOptions{Seed: cfg.Seed}); err != nil {
+	reading := wiring.TrainReading(cfg, cfg.Epochs)
+	reading.Log = t.log
+	if t.plan, err = wiring.TrainGraph(cfg, t.model, reading, nil, nil, trainstep.StepOptions{Seed: cfg.Seed}); err != nil {
 		return nil, err
 	}
 	if t.hooks, err = newTelemetry(opts.Registerer); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -31,6 +32,7 @@ type Reading struct {
 	Shuffle spec.Shuffle
 	Known   Known
 	Batch   batch.Options
+	Log     *slog.Logger // of what listing splits waits for; may be nil
 	// Fields, if not nil, are what the reading is for, other than training and evaluation: rows need no labels, and have weights, labels
 	// and keys as far as fields want them.
 	Fields *Fields
@@ -135,7 +137,7 @@ func repeat[T pipeline.Element](r Reading, src pipeline.Source[T]) (pipeline.Sou
 
 // opening is what the job gives its source.
 func (r Reading) opening() component.Opening {
-	return component.Opening{Seed: r.Job.Seed, Format: r.Format, Header: r.Header, Known: r.Known.Identities, Seen: r.Known.Seen, Follow: r.Known.Follow}
+	return component.Opening{Seed: r.Job.Seed, Format: r.Format, Header: r.Header, Known: r.Known.Identities, Seen: r.Known.Seen, Follow: r.Known.Follow, Log: r.Log}
 }
 
 // OpenBlocks makes a source of undecoded records. Secrets are read here, which is the only I/O.

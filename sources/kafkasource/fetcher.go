@@ -59,6 +59,7 @@ type fetcher struct {
 // run fetches until the split ends, an error cannot be waited out, or ctx ends. It closes out.
 func (f *fetcher) run(ctx context.Context) {
 	defer close(f.out)
+	defer f.patience.leave(false)
 	if f.begin > f.pos { // the position is gone, and it was decided to continue after the gap
 		select {
 		case f.out <- fetched{from: f.pos, to: f.begin}:

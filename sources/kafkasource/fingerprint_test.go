@@ -1,6 +1,7 @@
 package kafkasource_test
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ func TestFingerprint(t *testing.T) {
 			Start: kafkasource.Bound{Place: kafkasource.Earliest, Offsets: map[int]int64{1: 5}},
 			End:   kafkasource.Bound{Place: kafkasource.Latest, Offsets: map[int]int64{1: 50}},
 			OnGap: kafkasource.FailOnGap, GroupID: "g", ClientID: "c", MaxWait: time.Second, MaxBytes: 100, MaxBatchBytes: 1000, MaxRows: 10,
-			RetryFor: time.Minute, Timeout: time.Second, TLS: &kafkasource.TLS{}, SASL: &kafkasource.SASL{},
+			RetryFor: time.Minute, Timeout: time.Second, TLS: &kafkasource.TLS{}, SASL: &kafkasource.SASL{}, Logger: slog.New(slog.DiscardHandler),
 		},
 		New: func(t *testing.T, o kafkasource.Options) interface{ Fingerprint() string } {
 			t.Helper()
@@ -41,6 +42,7 @@ func TestFingerprint(t *testing.T) {
 			"DiscoverEvery": "when new partitions are found, not what is read of them",
 			"Timeout":       "as RetryFor",
 			"TLS":           "how a process connects",
+			"Logger":        "where it is said, not what is read",
 			"SASL":          "as whom a process connects; a secret besides",
 		},
 	})

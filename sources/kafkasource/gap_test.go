@@ -55,6 +55,17 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
+// waitFor waits until the log has words a number of times.
+func (b *buffer) waitFor(t *testing.T, words string, times int) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); strings.Count(b.String(), words) < times; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Errorf("%q is not in the log %d times:\n%s", words, times, b)
+			return
+		}
+	}
+}
+
 func (b *buffer) logger() *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
 
 func TestPositionBeforeTheLog(t *testing.T) {

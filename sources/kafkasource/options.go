@@ -3,6 +3,7 @@ package kafkasource
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net"
 	"slices"
@@ -107,6 +108,8 @@ type Options struct {
 	TLS *TLS
 	// SASL authenticates; nil: anonymous.
 	SASL *SASL
+	// Logger is told when [Source.Splits] waits for brokers, which has no [pipeline.Env]; nil: nobody.
+	Logger *slog.Logger
 }
 
 // WithDefaults returns the options with defaults in place of zero values.

@@ -95,9 +95,12 @@ func TestBrokerRestarts(t *testing.T) {
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if _, err := r.next(ctx, t); !errors.Is(err, context.DeadlineExceeded) {
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		log.waitFor(t, "does not answer as it should", 1)
+	}()
+	if _, err := r.next(ctx, t); !errors.Is(err, context.Canceled) {
 		t.Fatalf("while the broker is down: %v", err)
 	}
 	if err := b.Restart(t.Context()); err != nil {
@@ -110,6 +113,82 @@ func TestBrokerRestarts(t *testing.T) {
 	text := log.String()
 	if strings.Count(text, "level=WARN") != 1 || strings.Count(text, "kafka answers again") != 1 {
 		t.Errorf("want one warning and one line about its end:\n%s", text)
+	}
+}
+
+// TestAnOutageIsLoggedOnce: one line for all partitions of a source, who list its splits among them, and one when the last of them has its answer.
+func TestAnOutageIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	const partitions = 3
+	b := start(t, broker.Options{Dir: t.TempDir(), Topics: map[string]int{"ratings": partitions}})
+	log := &buffer{}
+	o := options(b.Addrs()...)
+	o.RetryFor, o.Logger = time.Hour, log.logger()
+	s := source(t, o)
+	all := splits(t, s)
+	var readers []rig
+	for _, split := range all {
+		readers = append(readers, openSplit(t, s, split, split.Start, &pipeline.Env{Logger: log.logger()}))
+	}
+	for outage := 1; outage <= 2; outage++ {
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		log.waitFor(t, "does not answer as it should", outage)
+		listed := make(chan error)
+		go func() {
+			_, err := s.Splits(t.Context())
+			listed <- err
+		}()
+		if err := b.Restart(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for p, r := range readers {
+			produce(t, b, "ratings", p, broker.Batch{}, numbered("b", 5)...)
+			if got := values(r.take(t, 5)); got != "b0 b1 b2 b3 b4" {
+				t.Error(got)
+			}
+		}
+		if err := <-listed; err != nil {
+			t.Error(err)
+		}
+		log.waitFor(t, "kafka answers again", outage)
+		text := log.String()
+		if away, back := strings.Count(text, "does not answer"), strings.Count(text, "answers again"); away != outage || back != outage || strings.Count(text, "partition=") > 0 {
+			t.Errorf("%d lines that the broker is away and %d that it is back after %d outages:\n%s", away, back, outage, text)
+		}
+		for line := range strings.Lines(text) {
+			if away := strings.Contains(line, "does not answer"); !strings.Contains(line, "topic=ratings") || !strings.Contains(line, " partitions=") || away && !strings.Contains(line, fmt.Sprintf(" of=%d ", partitions)) {
+				t.Errorf("%s: want the topic and the number of partitions", line)
+			}
+		}
+	}
+}
+
+// TestBrokerThatComesLate: before the broker there is one line that it is waited for, and one when it is there.
+func TestBrokerThatComesLate(t *testing.T) {
+	t.Parallel()
+	b := start(t, broker.Options{Dir: t.TempDir()})
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	log := &buffer{}
+	o := options(b.Addrs()...)
+	o.RetryFor, o.Logger = time.Hour, log.logger()
+	listed := make(chan error)
+	go func() {
+		_, err := source(t, o).Splits(t.Context())
+		listed <- err
+	}()
+	log.waitFor(t, "does not answer as it should", 1)
+	if err := b.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-listed; err != nil {
+		t.Fatal(err)
+	}
+	if text := log.String(); strings.Count(text, "\n") != 2 || strings.Count(text, "kafka answers again") != 1 {
+		t.Errorf("want one line when it is waited for and one when it is there:\n%s", text)
 	}
 }
 

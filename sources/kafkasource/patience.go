@@ -15,11 +15,14 @@ import (
 
 // patience decides how long to continue after errors that may pass. It is not for concurrent use.
 type patience struct {
-	limit time.Duration
-	log   *slog.Logger
-	from  time.Time // when the try that may be the first to fail began; zero: time counts from its error
-	since time.Time // the first error of a row, or from; zero: no error since
-	tries int
+	limit     time.Duration
+	log       *slog.Logger
+	outages   *outages  // of all who wait for the same brokers; nil: nobody is to hear of it
+	who       string    // waits
+	partition bool      // and is a partition
+	from      time.Time // when the try that may be the first to fail began; zero: time counts from its error
+	since     time.Time // the first error of a row, or from; zero: no error since
+	tries     int
 }
 
 const (
@@ -41,12 +44,12 @@ func (p *patience) after(ctx context.Context, err error) error {
 		if p.since = p.from; p.since.IsZero() {
 			p.since = time.Now()
 		}
-		p.log.Warn("kafka does not answer as it should, trying again", "err", err, "patience", p.limit)
 	}
 	pause := min(firstPause<<min(p.tries, 10), longPause)
 	pause = pause/2 + rand.N(pause/2+1)
 	p.tries++
 	lasted := time.Since(p.since)
+	p.outages.failed(p.log, p.who, p.partition, p.since, p.limit, err)
 	if lasted >= p.limit {
 		return fmt.Errorf("%w; gave up after %s, see source.kafka.retry_for: %w", err, lasted.Round(time.Millisecond), pipeline.ErrUnavailable)
 	}
@@ -56,10 +59,13 @@ func (p *patience) after(ctx context.Context, err error) error {
 // answered ends a row of errors.
 func (p *patience) answered() {
 	if !p.since.IsZero() {
-		p.log.Info("kafka answers again", "duration", time.Since(p.since))
+		p.leave(true)
 		p.since, p.tries = time.Time{}, 0
 	}
 }
+
+// leave ends the waiting; it is called at the end, whether the brokers have answered or not.
+func (p *patience) leave(answered bool) { p.outages.left(p.log, p.who, answered) }
 
 // configFault marks the answers of brokers that only a change of the configuration fixes.
 func configFault(err error) error {

@@ -259,6 +259,7 @@ func (r *Reader) Close() error {
 	r.closed = true
 	r.stop(pipeline.ErrClosed)
 	r.done.Wait()
+	r.fetch.patience.outages.closed()
 	r.columns.release()
 	r.unpack.Close()
 	r.cur = cursor{}

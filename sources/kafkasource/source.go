@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -21,7 +22,8 @@ import (
 // Source is a Kafka topic; its splits are the topic's partitions, named topic-00000 and so on. It holds no connection and
 // is safe for concurrent use.
 type Source struct {
-	opts Options
+	opts    Options
+	outages outages
 
 	mu struct {
 		sync.Mutex
@@ -57,11 +59,14 @@ func (s *Source) String() string { return "kafka " + s.opts.Topic }
 // Fingerprint implements [pipeline.Source]: which records are read. How, from which of a cluster's brokers and as whom may
 // differ between processes.
 func (s *Source) Fingerprint() string {
-	return pipeline.Fingerprint("kafka", s.opts, "Brokers", "DiscoverEvery", "GroupID", "ClientID", "MaxWait", "MaxBytes", "MaxRows", "RetryFor", "Timeout", "TLS", "SASL")
+	return pipeline.Fingerprint("kafka", s.opts, "Brokers", "DiscoverEvery", "GroupID", "ClientID", "MaxWait", "MaxBytes", "MaxRows", "RetryFor", "Timeout", "TLS", "SASL", "Logger")
 }
 
 // asidePatience bounds the patience with what nothing depends on.
 const asidePatience = 5 * time.Second
+
+// listing is what [Source.Splits] does.
+const listing = "splits"
 
 // with runs f with a client, again while errors may pass.
 func (s *Source) with(ctx context.Context, what string, limit time.Duration, f func(*client) error) (err error) {
@@ -72,10 +77,15 @@ func (s *Source) with(ctx context.Context, what string, limit time.Duration, f f
 		return err
 	}
 	defer func() { err = errors.Join(err, cl.Close()) }()
-	p := patience{limit: limit, log: (*pipeline.Env)(nil).Log(), from: time.Now()}
+	p := patience{limit: limit, from: time.Now()}
+	if what == listing { // who acknowledges says by itself how that goes
+		p.log, p.outages, p.who = cmp.Or(s.opts.Logger, slog.New(slog.DiscardHandler)).With("topic", s.opts.Topic), &s.outages, what
+		defer p.leave(false)
+	}
 	for {
 		err := f(cl)
 		if err == nil {
+			p.answered()
 			return nil
 		}
 		cl.Forget()
@@ -95,7 +105,7 @@ func (s *Source) with(ctx context.Context, what string, limit time.Duration, f f
 func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 	var out []pipeline.Split
 	missing := 0
-	err := s.with(ctx, "splits", s.opts.RetryFor, func(cl *client) (err error) {
+	err := s.with(ctx, listing, s.opts.RetryFor, func(cl *client) (err error) {
 		out, err = s.splits(ctx, cl)
 		// A topic that was created a moment ago may not have got round to all brokers.
 		if errors.Is(err, kafka.UnknownTopicOrPartition) {
@@ -250,7 +260,8 @@ func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Spl
 		out: make(chan fetched), free: make(chan []byte, 2),
 	}
 	f.log = env.Log().With("source", f.source, "topic", s.opts.Topic, "partition", partition)
-	f.patience = patience{limit: s.opts.RetryFor, log: f.log}
+	f.patience = patience{limit: s.opts.RetryFor, log: env.Log().With("source", f.source, "topic", s.opts.Topic), outages: &s.outages, who: split.Name, partition: true}
+	s.outages.opened()
 	f.tail.Store(-1)
 	f.cluster = m.Cluster
 	if f.id = idOf(m.Topic); f.id == (kafkawire.TopicID{}) {
@@ -259,6 +270,8 @@ func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Spl
 		s.mu.Unlock()
 	}
 	if err := s.check(ctx, f, split, m); err != nil {
+		f.patience.leave(false)
+		s.outages.closed()
 		return nil, errors.Join(err, cl.Close())
 	}
 	return open(ctx, env, f, m), nil
