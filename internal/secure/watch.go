@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"log/slog"
 	"os"
 	"time"
@@ -17,29 +18,41 @@ const (
 	soon = 7 * 24 * time.Hour
 )
 
-// CertificateHook is notified of how certificates are. file is the PEM file of a certificate or of authorities.
-type CertificateHook interface {
+// Hook is notified of how certificates and tokens are. file is the PEM file of a certificate or of authorities, or the file of a token.
+type Hook interface {
 	// CertificateUsed tells until when what is used of a file is valid.
 	CertificateUsed(file string, until time.Time)
 	// CertificateFailed is called at each look at a file, or the key that belongs to it, that cannot be used, so that what it held before is.
 	CertificateFailed(file string)
+	// TokenUsed is called at each look at the file of a token that is used.
+	TokenUsed(file string)
+	// TokenFailed is called at each look at one that cannot be used, so that what it held before is.
+	TokenFailed(file string)
 }
 
-// Watch says how the files of certificates and authorities are that a process uses: in its log once for each content that cannot be used, once when one will expire before long, once when it has, and
+// TokenFile is a token that a file has.
+type TokenFile struct {
+	File  string // empty: there is none
+	Token Token  // reads it
+}
+
+// Watch says how the files of certificates, authorities and tokens are that a process uses: in its log once for each content that cannot be used, once when one will expire before long, once when it has, and
 // when there is another; and to a hook at each look. Connections read the files by themselves, and use what a Watch says: each of them keeps the last that was good. It owns a goroutine, which Close joins.
 type Watch struct {
 	log    *slog.Logger
-	hook   CertificateHook
+	hook   Hook
 	files  []*watched
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// watched is a file of a certificate, with its key, or of authorities.
+// watched is a file of a certificate, with its key, of authorities, or of a token.
 type watched struct {
-	file, key string // key is empty for authorities
+	file, key string // key is empty for authorities and tokens
 	cert      *certificate
 	ca        *authorities
+	token     Token
+	had       bool // the token was good once
 	// bad is the content at the last look, if it could not be used, and told the last of that kind that the log has.
 	bad, told string
 	// good is the content that is used. ending and over report that the log has that it expires soon, and that it has expired.
@@ -47,8 +60,8 @@ type watched struct {
 	ending, over bool
 }
 
-// NewWatch begins to watch the files that settings name, some of which may be nil, and each file once. log is never nil; hook may be.
-func NewWatch(log *slog.Logger, hook CertificateHook, all ...*TLS) *Watch {
+// NewWatch begins to watch the files that settings name, some of which may be nil, and those of tokens, each file once. log is never nil; hook may be.
+func NewWatch(log *slog.Logger, hook Hook, all []*TLS, tokens []TokenFile) *Watch {
 	w := &Watch{log: log, hook: hook, done: make(chan struct{})}
 	known := map[[2]string]bool{}
 	add := func(f *watched) {
@@ -62,6 +75,9 @@ func NewWatch(log *slog.Logger, hook CertificateHook, all ...*TLS) *Watch {
 			add(&watched{file: t.Cert, key: t.Key, cert: &certificate{cert: t.Cert, key: t.Key}})
 			add(&watched{file: t.CA, ca: &authorities{file: t.CA}})
 		}
+	}
+	for _, t := range tokens {
+		add(&watched{file: t.File, token: t.Token})
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	w.cancel = cancel
@@ -112,6 +128,12 @@ func (w *Watch) check(f *watched) {
 		}
 		f.bad = ""
 	}
+	if f.token != nil {
+		if w.hook != nil {
+			w.hook.TokenUsed(f.file)
+		}
+		return
+	}
 	if w.hook != nil {
 		w.hook.CertificateUsed(f.file, until)
 	}
@@ -128,7 +150,11 @@ func (w *Watch) check(f *watched) {
 
 // good says what is used from now on, if it was anything else before.
 func (w *Watch) good(f *watched, content string, until time.Time) {
-	if f.good != "" {
+	switch {
+	case f.good == "":
+	case f.token != nil:
+		w.log.Info("a token is read again", "file", f.file)
+	default:
 		w.log.Info("certificates are read again", "file", f.file, "valid_until", until)
 	}
 	f.good, f.told, f.ending, f.over = content, "", false, false
@@ -136,13 +162,20 @@ func (w *Watch) good(f *watched, content string, until time.Time) {
 
 // failed says that what a file holds now cannot be used.
 func (w *Watch) failed(f *watched, content string, err error, until time.Time) {
-	if w.hook != nil {
+	switch {
+	case w.hook == nil:
+	case f.token != nil:
+		w.hook.TokenFailed(f.file)
+	default:
 		w.hook.CertificateFailed(f.file)
 	}
 	if content == f.told {
 		return
 	}
-	f.told = content
+	if f.told = content; f.token != nil {
+		w.log.Warn("a token cannot be read again: what the file held before is used, until the process is started again; put a good one there, which is read by itself", "file", f.file, "err", err)
+		return
+	}
 	w.log.Warn("certificates cannot be read again: what the file held before is used; put a good one there, which is read by itself", "file", f.file, "err", err, "valid_until", until)
 }
 
@@ -164,16 +197,27 @@ func (f *watched) content() string {
 }
 
 func (f *watched) read() error {
-	if f.cert != nil {
+	switch {
+	case f.cert != nil:
 		return f.cert.read()
+	case f.ca != nil:
+		return f.ca.read()
 	}
-	return f.ca.read()
+	token, err := f.token.Ask()
+	if err == nil && token == "" {
+		err = errors.New("it is empty")
+	}
+	f.had = f.had || err == nil
+	return err
 }
 
-// valid is from when and until when what is used is valid; ok is false where nothing is.
+// valid is from when and until when what is used is valid; ok is false where nothing is. A token says nothing of times.
 func (f *watched) valid() (begins, until time.Time, ok bool) {
-	if f.cert != nil {
+	switch {
+	case f.cert != nil:
 		return validPair(f.cert.last)
+	case f.token != nil:
+		return begins, until, f.had
 	}
 	return f.ca.begins, f.ca.until, f.ca.last != nil
 }

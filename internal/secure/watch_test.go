@@ -39,6 +39,10 @@ func (w *watching) CertificateFailed(file string) {
 	w.failed[file]++
 }
 
+func (w *watching) TokenUsed(string) {}
+
+func (w *watching) TokenFailed(file string) { w.CertificateFailed(file) }
+
 // valid is until when what is used of a file is valid, as of the last look.
 func (w *watching) valid(file string) time.Time {
 	synctest.Wait()
@@ -63,8 +67,13 @@ func (w *watching) Write(line []byte) (int, error) {
 
 func watch(t *testing.T, files ...*secure.TLS) *watching {
 	t.Helper()
+	return watchAll(t, files, nil)
+}
+
+func watchAll(t *testing.T, files []*secure.TLS, tokens []secure.TokenFile) *watching {
+	t.Helper()
 	w := &watching{t: t, until: map[string]time.Time{}, failed: map[string]int{}}
-	watch := secure.NewWatch(slog.New(slog.NewTextHandler(w, nil)), w, files...)
+	watch := secure.NewWatch(slog.New(slog.NewTextHandler(w, nil)), w, files, tokens)
 	t.Cleanup(watch.Close)
 	synctest.Wait()
 	return w
@@ -161,6 +170,58 @@ func TestWatchSaysWhatCannotBeRead(t *testing.T) {
 		}
 		write(t, ca.File)
 		want(t, "authorities that are gone", w.says(time.Minute), "WARN", "file="+ca.File, "holds no PEM certificate")
+	})
+}
+
+// TestWatchOfTokens: each content of a token's file that cannot be used is said once, and counted while it lasts, and that there is a good one again; one that was never good is not.
+func TestWatchOfTokens(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		file, none := filepath.Join(dir, "token"), filepath.Join(dir, "none")
+		from := func(file string) secure.TokenFile {
+			return secure.TokenFile{File: file, Token: func() (string, error) {
+				b, err := os.ReadFile(file)
+				return strings.TrimSpace(string(b)), err
+			}}
+		}
+		write(t, file, []byte("secret\n"))
+		w := watchAll(t, nil, []secure.TokenFile{from(file), from(file), from(none), {}})
+		fresh := secure.NewFresh(from(file).Token)
+		serves := func(what, want string) {
+			t.Helper()
+			if got, err := fresh.Get(); got != want || err != nil {
+				t.Errorf("%s: %q, %v serves, want %q", what, got, err, want)
+			}
+		}
+		serves("at first", "secret")
+		quiet(t, "a good file", w.says(time.Minute))
+		for _, bad := range []struct{ what, content, said string }{
+			{"an empty one", "\n", "it is empty"}, {"two lines", "one secret\nanother", "line breaks"}, {"no text", "\x00\xff secret", "characters other than"},
+		} {
+			before := w.failures(file)
+			write(t, file, []byte(bad.content))
+			lines := w.says(5 * time.Minute)
+			want(t, bad.what, lines, "WARN", "a token cannot be read again", "file="+file, bad.said)
+			if strings.Contains(strings.Join(lines, ""), "secret") {
+				t.Errorf("%s: the token is in the log: %q", bad.what, lines)
+			}
+			if n := w.failures(file) - before; n < 20 {
+				t.Errorf("%s: %d failures counted in five minutes", bad.what, n)
+			}
+			serves(bad.what, "secret")
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		want(t, "one that is gone", w.says(time.Minute), "WARN", "no such file")
+		serves("one that is gone", "secret")
+		write(t, file, []byte("next"))
+		want(t, "a good one again", w.says(time.Minute), "INFO", "a token is read again", "file="+file)
+		serves("a good one again", "next")
+		if n := w.failures(none); n > 0 {
+			t.Errorf("%d failures of a file that was never there", n)
+		}
 	})
 }
 

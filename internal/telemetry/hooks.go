@@ -322,37 +322,45 @@ func (t *Training) Evaluated(head, metric string, v float64) {
 	}
 }
 
-// Certificates keeps count of the files of certificates and authorities that a process uses.
-type Certificates struct {
-	ends   *prometheus.GaugeVec
-	failed *prometheus.CounterVec
+// Secrets keeps count of the files of certificates, authorities and tokens that a process uses.
+type Secrets struct {
+	ends          *prometheus.GaugeVec
+	failed, token *prometheus.CounterVec
 }
 
-// NewCertificates registers their metrics with reg.
-func NewCertificates(reg prometheus.Registerer) (*Certificates, error) {
+// NewSecrets registers their metrics with reg.
+func NewSecrets(reg prometheus.Registerer) (*Secrets, error) {
 	m := &maker{reg: reg}
-	c := newCertificates(m)
+	c := newSecrets(m)
 	return c, errors.Join(m.errs...)
 }
 
-// newCertificates is the list of those metrics.
-func newCertificates(m *maker) *Certificates {
-	return &Certificates{
+// newSecrets is the list of those metrics.
+func newSecrets(m *maker) *Secrets {
+	return &Secrets{
 		ends: m.gauge("monolith_tls_expiry_timestamp_seconds",
 			"When the certificate that is used of a file expires, in Unix time; of a file of authorities, the first that has not expired.", "file"),
 		failed: m.counter("monolith_tls_reload_failures_total",
 			"How often, every ten seconds, a file of certificates could not be used, so that what it held before still is; the log says why.", "file"),
+		token: m.counter("monolith_token_reload_failures_total",
+			"How often, every ten seconds, the file of a token could not be used (it is gone, empty or no text), so that what it held before still is; the log says why.", "file"),
 	}
 }
 
 // CertificateUsed sets when what is used of a file expires. Its failures are counted from then on.
-func (c *Certificates) CertificateUsed(file string, until time.Time) {
+func (c *Secrets) CertificateUsed(file string, until time.Time) {
 	c.ends.WithLabelValues(file).Set(float64(until.Unix()))
 	c.failed.WithLabelValues(file)
 }
 
 // CertificateFailed counts a look at a file that cannot be used.
-func (c *Certificates) CertificateFailed(file string) { c.failed.WithLabelValues(file).Inc() }
+func (c *Secrets) CertificateFailed(file string) { c.failed.WithLabelValues(file).Inc() }
+
+// TokenUsed makes the series of a token's file: its failures are counted from then on.
+func (c *Secrets) TokenUsed(file string) { c.token.WithLabelValues(file) }
+
+// TokenFailed counts a look at a token's file that cannot be used.
+func (c *Secrets) TokenFailed(file string) { c.token.WithLabelValues(file).Inc() }
 
 // Build is what runs.
 type Build struct {

@@ -26,7 +26,7 @@ func Descriptions() []Metric {
 	newMetrics(m)
 	newMemory(m, nil)
 	newTraining(m)
-	newCertificates(m)
+	newSecrets(m)
 	newBuild(m)
 	return m.made
 }

@@ -43,7 +43,7 @@ var (
 	_ ps.UploadDoneHook        = (*telemetry.Metrics)(nil)
 	_ ps.SnapshotUploadedHook  = (*telemetry.Metrics)(nil)
 	_ ps.StandbyHook           = (*telemetry.Metrics)(nil)
-	_ secure.CertificateHook   = (*telemetry.Certificates)(nil)
+	_ secure.Hook              = (*telemetry.Secrets)(nil)
 )
 
 // observe calls every hook once.
@@ -99,13 +99,16 @@ func observe(t *testing.T) *prometheus.Registry {
 	tr.Observe("", "log_loss", math.NaN())
 	tr.Observe("price", "rmse", 3)
 	tr.Evaluated("price", "rmse", 4)
-	c, err := telemetry.NewCertificates(reg)
+	c, err := telemetry.NewSecrets(reg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.CertificateUsed("tls.crt", time.Unix(1800000000, 0))
 	c.CertificateUsed("ca.crt", time.Unix(1900000000, 0))
 	c.CertificateFailed("tls.crt")
+	c.TokenUsed("token")
+	c.TokenUsed("push-token")
+	c.TokenFailed("token")
 	if err := telemetry.RegisterBuild(reg, telemetry.Build{Version: "v1", Revision: "abc", Go: "go1"}); err != nil {
 		t.Fatal(err)
 	}
@@ -218,6 +221,10 @@ monolith_tls_expiry_timestamp_seconds{file="tls.crt"} 1.8e+09
 # TYPE monolith_tls_reload_failures_total counter
 monolith_tls_reload_failures_total{file="ca.crt"} 0
 monolith_tls_reload_failures_total{file="tls.crt"} 1
+# HELP monolith_token_reload_failures_total How often, every ten seconds, the file of a token could not be used (it is gone, empty or no text), so that what it held before still is; the log says why.
+# TYPE monolith_token_reload_failures_total counter
+monolith_token_reload_failures_total{file="push-token"} 0
+monolith_token_reload_failures_total{file="token"} 1
 # HELP monolith_train_auc_ratio AUC of the last window of examples, before they were trained on.
 # TYPE monolith_train_auc_ratio gauge
 monolith_train_auc_ratio{head=""} 0.75
@@ -228,7 +235,7 @@ monolith_train_auc_ratio{head="click"} 0.75
 		"monolith_output_rows_total", "monolith_output_bytes_total", "monolith_output_stores_total", "monolith_output_lag_rows",
 		"monolith_snapshot_size_bytes", "monolith_snapshot_upload_bytes_total", "monolith_snapshot_uploaded_number", "monolith_snapshot_uploaded_timestamp_seconds",
 		"monolith_snapshot_uploads_total", "monolith_snapshots_total", "monolith_source_examples_total", "monolith_source_lag_records", "monolith_train_auc_ratio",
-		"monolith_tls_expiry_timestamp_seconds", "monolith_tls_reload_failures_total",
+		"monolith_tls_expiry_timestamp_seconds", "monolith_tls_reload_failures_total", "monolith_token_reload_failures_total",
 	)
 	if err != nil {
 		t.Error(err)

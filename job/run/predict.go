@@ -71,7 +71,7 @@ func Predict(ctx context.Context, cfg *spec.Config, o PredictOptions) (_ *result
 	if p.hooks, err = newTelemetry(o.Registerer); err != nil {
 		return nil, err
 	}
-	certificates, err := watchTLS(p.log, o.Registerer, tlsOf(p.cfg)...)
+	certificates, err := watchSecrets(p.log, o.Registerer, tlsOf(p.cfg), tokensOf(&p.cfg.PS))
 	if err != nil {
 		return nil, err
 	}

@@ -78,7 +78,7 @@ func Push(ctx context.Context, cfg *spec.Config, o PushOptions) (out *result.Pus
 		return nil, fault.Config("job: --to: %w", err)
 	}
 	defer func() { err = errors.Join(err, cc.Close()) }()
-	certificates, err := watchTLS(o.Logger, nil, cfg.PS.TLS, o.TLS)
+	certificates, err := watchSecrets(o.Logger, nil, []*secure.TLS{cfg.PS.TLS, o.TLS}, append(tokensOf(&cfg.PS), tokenFiles(o.TokenFile)...))
 	if err != nil {
 		return nil, err
 	}

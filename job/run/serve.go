@@ -79,7 +79,7 @@ func Serve(ctx context.Context, cfg *spec.Config, opts ServeOptions) (*result.Se
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	certificates, err := watchTLS(s.log, opts.Registerer, tlsOf(cfg)...)
+	certificates, err := watchSecrets(s.log, opts.Registerer, tlsOf(cfg), tokensOf(&cfg.PS))
 	if err != nil {
 		return nil, err
 	}

@@ -166,11 +166,12 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	files := []*secure.TLS{o.TLS, o.Rows.TLS}
+	files, tokens := []*secure.TLS{o.TLS, o.Rows.TLS}, tokenFiles(o.TokenFile, o.Pushes.TokenFile, o.Rows.TokenFile)
 	for _, j := range jobs {
 		files = append(files, j.first.cfg.PS.TLS) // its source is not read
+		tokens = append(tokens, tokensOf(&j.first.cfg.PS)...)
 	}
-	certificates, err := watchTLS(o.Logger, reg, files...)
+	certificates, err := watchSecrets(o.Logger, reg, files, tokens)
 	if err != nil {
 		return err
 	}
@@ -413,13 +414,18 @@ func (p pushable) Reader() serve.Reader { return p.Pushed.Reader() }
 // Inherit implements [serve.Pushable].
 func (p pushable) Inherit(from serve.Pushable) error { return p.Pushed.Inherit(from.(pushable).Pushed) }
 
-// tokenIn is the token of a file, which may change.
-func tokenIn(file string) (secure.Token, error) {
-	token := func() (string, error) {
+// tokenOf is the token of a file, which may change.
+func tokenOf(file string) secure.Token {
+	return func() (string, error) {
 		b, err := os.ReadFile(file)
 		return strings.TrimSpace(string(b)), err
 	}
-	got, err := token()
+}
+
+// tokenIn is tokenOf for a file that must have one.
+func tokenIn(file string) (secure.Token, error) {
+	token := tokenOf(file)
+	got, err := token.Ask()
 	if err == nil && got == "" {
 		err = fmt.Errorf("%s is empty", file)
 	}

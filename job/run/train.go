@@ -44,7 +44,7 @@ func Train(ctx context.Context, cfg *spec.Config, opts Options) (*result.TrainRe
 	if err != nil {
 		return nil, err
 	}
-	certificates, err := watchTLS(opts.Logger, opts.Registerer, tlsOf(cfg)...)
+	certificates, err := watchSecrets(opts.Logger, opts.Registerer, tlsOf(cfg), tokensOf(&cfg.PS))
 	if err != nil {
 		return nil, errors.Join(err, t.close())
 	}

@@ -133,7 +133,7 @@ func token(p *spec.PS) (secure.Token, error) {
 	if p.Token.IsZero() {
 		return nil, nil
 	}
-	if _, err := p.Token.Resolve(); err != nil {
+	if _, err := secure.Token(p.Token.Resolve).Ask(); err != nil {
 		return nil, fault.Config("ps.token: %w", err)
 	}
 	return p.Token.Resolve, nil
@@ -159,7 +159,7 @@ func ServerConfig(p *spec.PS) (wire.ServerConfig, error) {
 		}
 		rule := secure.Rule{Right: x.right, Names: x.who.Names}
 		if !x.who.Token.IsZero() {
-			if _, err := x.who.Token.Resolve(); err != nil {
+			if _, err := secure.Token(x.who.Token.Resolve).Ask(); err != nil {
 				return c, fault.Config("ps.allow.%s.token: %w", x.key, err)
 			}
 			rule.Token = x.who.Token.Resolve
