@@ -1,9 +1,11 @@
 package job_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -244,6 +246,16 @@ func TestTheBestSnapshotStays(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(filepath.Join(cfg.Dir, "snapshots")); err != nil || len(entries) != 2 {
 		t.Errorf("snapshots %v, %v; want the newest and the best", entries, err)
+	}
+	// Who serves the job has the newest, and a word that there was a better one.
+	var log bytes.Buffer
+	a, end := serveModels(t.Context(), t, job.ServeModelsOptions{Jobs: []job.ServedJob{{Load: func() (*job.Config, error) { return cfg, nil }}}, Poll: time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	for ok := false; !ok; {
+		_, ok = a.freshness(cfg.Name)
+	}
+	end()
+	if text := log.String(); strings.Count(text, "that of the best evaluation") != 1 || !strings.Contains(text, "path="+r.BestSnapshot) || !strings.Contains(text, fmt.Sprintf("best, after epoch %d, %.5f", best, slices.Max(aucs))) {
+		t.Errorf("want one line of the log of a server that names the best snapshot:\n%s", text)
 	}
 	// Once more: it has ended and stays so.
 	again, err := job.Run(t.Context(), cfg, job.RunOptions{})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/monolith-go/monolith/export"
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
@@ -42,6 +43,7 @@ type servedJob struct {
 	// unfollowed is as of when what is served was when the log said last that the shards are not followed; nil: never. unread is why the job file could not be read the last time.
 	unfollowed *time.Time
 	unread     string
+	better     uint64 // the snapshot that the log names last as better than the newest; 0: none
 	log        *slog.Logger
 }
 
@@ -186,7 +188,19 @@ func (s *servedJob) loadNewest(ctx context.Context, r *replica.Replica, m *jobMo
 		s.log.WarnContext(ctx, "a snapshot cannot be served", "path", entries[at].Path, "err", err)
 		return has, err
 	}
+	s.compareWithBest(ctx, m, entries[at].Info)
 	return from.From.Snapshot, nil
+}
+
+// compareWithBest logs that an earlier snapshot than the one that is served was better at the evaluation of its epoch, once for each such: it is an export of that which is to be served then.
+func (s *servedJob) compareWithBest(ctx context.Context, m *jobModel, newest *snapshot.Info) {
+	best, err := stored.BestIn(fsx.Local{}, stored.SnapshotsIn(m.cfg))
+	if err != nil || best == nil || best.ID == newest.ID || best.ID == s.better {
+		return
+	}
+	s.better = best.ID
+	s.log.WarnContext(ctx, "the newest snapshot is served, and an earlier one is that of the best evaluation: to serve that, export its folder (monolith export) and serve the export",
+		"snapshot", newest.ID, "path", best.Path, "which", stored.WhichIs(fsx.Local{}, best))
 }
 
 // follow makes a replica follow the job's shards until it has to start over: with another model, which it returns, or with the same.
