@@ -116,7 +116,7 @@ func TestBrokerRestarts(t *testing.T) {
 	}
 }
 
-// TestAnOutageIsLoggedOnce: one line for all partitions of a source, who list its splits among them, and one when the last of them has its answer.
+// TestAnOutageIsLoggedOnce: one line for all partitions of a source, and one when the last of them has its answer; who lists splits again meanwhile, of a source of its own too, adds none.
 func TestAnOutageIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	const partitions = 3
@@ -127,6 +127,8 @@ func TestAnOutageIsLoggedOnce(t *testing.T) {
 	s := source(t, o)
 	all := splits(t, s)
 	var readers []rig
+	grows := source(t, o) // a job has one that looks for partitions that are new
+	splits(t, grows)
 	for _, split := range all {
 		readers = append(readers, openSplit(t, s, split, split.Start, &pipeline.Env{Logger: log.logger()}))
 	}
@@ -138,8 +140,14 @@ func TestAnOutageIsLoggedOnce(t *testing.T) {
 		listed := make(chan error)
 		go func() {
 			_, err := s.Splits(t.Context())
-			listed <- err
+			_, again := grows.Splits(t.Context())
+			listed <- errors.Join(err, again)
 		}()
+		lasting, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		if _, err := grows.Splits(lasting); err == nil {
+			t.Error("splits are listed without a broker")
+		}
+		cancel()
 		if err := b.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}

@@ -78,7 +78,12 @@ func (s *Source) with(ctx context.Context, what string, limit time.Duration, f f
 	}
 	defer func() { err = errors.Join(err, cl.Close()) }()
 	p := patience{limit: limit, from: time.Now()}
-	if what == listing { // who acknowledges says by itself how that goes
+	s.mu.Lock()
+	listed := s.mu.id != kafkawire.TopicID{}
+	s.mu.Unlock()
+	// Who acknowledges logs by itself how that goes; and who looks for partitions that are new does so beside readers, of this
+	// source or another of the same topic, who log it.
+	if what == listing && !listed {
 		p.log, p.outages, p.who = cmp.Or(s.opts.Logger, slog.New(slog.DiscardHandler)).With("topic", s.opts.Topic), &s.outages, what
 		defer p.leave(false)
 	}
