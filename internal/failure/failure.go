@@ -127,6 +127,7 @@ var ours = [...]struct {
 	{context.DeadlineExceeded, Deadline},
 	{syscall.ENOSPC, Disk},
 	{syscall.EDQUOT, Disk},
+	{syscall.EFBIG, Disk},
 	{syscall.EROFS, Disk},
 	{syscall.EIO, Disk},
 	{syscall.EMFILE, Disk},

@@ -31,6 +31,7 @@ func TestOf(t *testing.T) {
 		{errors.Join(errors.New("x"), torn, context.Canceled), failure.Canceled},
 		{fmt.Errorf("a: %w", context.DeadlineExceeded), failure.Deadline},
 		{&fs.PathError{Op: "write", Path: "f", Err: syscall.ENOSPC}, failure.Disk},
+		{&fs.PathError{Op: "write", Path: "f", Err: syscall.EFBIG}, failure.Disk},
 		{&fs.PathError{Op: "open", Path: "f", Err: syscall.EACCES}, failure.Disk},
 		{fmt.Errorf("a: %w", fs.ErrPermission), failure.Disk},
 		{missing, failure.Unknown},

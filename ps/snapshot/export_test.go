@@ -64,3 +64,6 @@ func ReadRemoved(b []byte) (n int, err error) {
 
 // Overlap reports whether shard a of n may have rows that shard b of m had.
 func Overlap(a, n, b, m int) bool { return overlap(a, n, b, m) }
+
+// WriteFault is what a writer says of an error of writing.
+func WriteFault(path string, err error) error { return fail(path, 0, 0, err) }

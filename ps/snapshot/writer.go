@@ -137,6 +137,9 @@ func fail(path string, need, wrote int64, err error) error {
 		return fmt.Errorf("snapshot: %s: %w: about %d bytes are needed, the disk was full after %d; the snapshots before it are whole; free space, keep fewer snapshots or name another folder: %w",
 			path, ErrNoSpace, max(need, wrote), wrote, err)
 	}
+	if errors.Is(err, syscall.EFBIG) {
+		return fmt.Errorf("snapshot: writing %s: a file may not have as many bytes as this one needs: raise the limit of this process (ulimit -f), or name a folder whose file system takes larger ones; the snapshots before it are whole: %w", path, err)
+	}
 	return fmt.Errorf("snapshot: writing %s: %w", path, err)
 }
 
