@@ -150,8 +150,14 @@ func written(c *spec.Config, target, name string, info *result.SourceInfo, p pee
 		line("  # early_stop: {patience: 2}    # with eval and epochs: ends training where it gets no better, and the best epoch is the one that eval and predict take")
 	}
 	line("snapshot: {every: 5m, keep: 3}")
-	line("# eval:                          # held-out examples; train evaluates after each epoch, `monolith eval` any time")
-	line("#   source: {%s: ...}", c.Source.Name())
+	if _, files := c.Source.Value().(component.Files); files && c.Source.Bounded() {
+		line("eval:                            # train evaluates after each epoch, `monolith eval` any time")
+		line("  holdout: {share: 0.1}          # a tenth of the examples is held out of training, drawn by hash; {by: COLUMN, share: 0.1} draws users, say,")
+		line("                                 # {by: TIME, from: VALUE} takes the latest; with files of their own for this, source: {%s: ...} in its place", c.Source.Name())
+	} else {
+		line("# eval:                          # held-out examples; train evaluates after each epoch, `monolith eval` any time")
+		line("#   source: {%s: ...}", c.Source.Name())
+	}
 	line("# metrics: {listen: \":9400\"}     # for Prometheus, on 127.0.0.1")
 	return b.String()
 }

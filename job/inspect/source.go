@@ -110,6 +110,7 @@ func (l *looking) begin(ctx context.Context, src interface {
 // blocks looks into a source of undecoded records.
 func (l *looking) blocks(ctx context.Context) error {
 	r := wiring.TrainReading(l.cfg, 0)
+	r.Side = "" // what is held out is looked at too
 	src, err := r.OpenBlocks()
 	if err != nil {
 		return err
@@ -293,6 +294,7 @@ func (l *looking) stored(ctx context.Context) error {
 		return nil
 	}
 	r := wiring.TrainReading(l.cfg, 0)
+	r.Side = "" // what is held out is looked at too
 	opts := r.ParseOptions()
 	src, err := r.OpenColumns(opts)
 	if err != nil {

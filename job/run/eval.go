@@ -30,8 +30,8 @@ import (
 // compared with. Nothing is changed: the snapshot is read into shards of its own. Figures are those of the examples, to the last
 // digit, whatever the number of workers.
 func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.EvalResult, error) {
-	if cfg.Eval.Source == nil {
-		return nil, fmt.Errorf("job: eval.source is not set: say where the examples to evaluate come from: %w", pipeline.ErrConfig)
+	if from, _ := cfg.EvalSource(); from == nil {
+		return nil, fmt.Errorf("job: neither eval.source nor eval.holdout is set: say where the examples to evaluate come from: %w", pipeline.ErrConfig)
 	}
 	if opts.Bootstrap != 0 && opts.Bootstrap < metric.MinReplicates {
 		return nil, fault.Config("job: %d replicates are too few for intervals; take %d or more, or 0 for none", opts.Bootstrap, metric.MinReplicates)
@@ -113,6 +113,13 @@ func (e *evaluation) compare(ctx context.Context, m *measuring) (*result.Compare
 	if with := e.opts.Compare.Config; with != nil {
 		other := *with
 		other.Eval, out.Job = e.cfg.Eval, with.Name
+		if e.cfg.Eval.Holdout != nil { // which is of the job's own source
+			other.Source = e.cfg.Source
+			other.Parse.Format, other.Parse.Columns, other.Parse.Header = e.cfg.Parse.Format, e.cfg.Parse.Columns, e.cfg.Parse.Header
+			if !e.cfg.SameHoldout(with) {
+				e.notice("the model to compare with holds out other examples (eval.holdout): it may have been trained on what both are measured on")
+			}
+		}
 		cfg = &other
 	}
 	found, err := e.score(ctx, cfg, e.opts.Compare.Snapshot, false)
@@ -152,7 +159,11 @@ func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, 
 	if err != nil {
 		return nil, fmt.Errorf("job: %w", err)
 	}
-	moved, err := stored.Fits(cfg, info)
+	fits := cfg
+	if with := e.opts.Compare; with != nil && with.Config != nil && cfg != e.cfg {
+		fits = with.Config // by its own holdout
+	}
+	moved, err := stored.Fits(fits, info)
 	if err != nil {
 		return nil, err
 	}
@@ -216,6 +227,9 @@ func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, 
 		return nil, err
 	}
 	if stats.Rows == 0 {
+		if h := cfg.Eval.Holdout; h != nil {
+			return nil, fmt.Errorf("job: eval.holdout holds out no example: set a larger share, or see whether records have a value of by: %w", pipeline.ErrConfig)
+		}
 		return nil, fmt.Errorf("job: eval.source gave no examples: %w", pipeline.ErrConfig)
 	}
 	out.rows, out.bad = stats.Rows, bad.counts()

@@ -28,8 +28,8 @@ type InsightOptions struct {
 
 // Insight says what the features and the layers of a snapshot's model do on the examples of the job's evaluation source, in one worker of this process. Nothing is changed.
 func Insight(ctx context.Context, cfg *spec.Config, opts InsightOptions) (*result.Insight, error) {
-	if cfg.Eval.Source == nil {
-		return nil, fmt.Errorf("job: eval.source is not set: say where the examples come from: %w", pipeline.ErrConfig)
+	if from, _ := cfg.EvalSource(); from == nil {
+		return nil, fmt.Errorf("job: neither eval.source nor eval.holdout is set: say where the examples come from: %w", pipeline.ErrConfig)
 	}
 	own := *cfg
 	own.Runner = spec.RunnerLocal

@@ -163,11 +163,11 @@ func (o *PredictOptions) choose(c *spec.Config) error {
 	switch o.Examples {
 	case "":
 	case EvalExamples:
-		e := &c.Eval
-		if e.Source == nil {
-			return fault.Config("job: eval.source is not set, and its examples are to be predicted")
+		of, ok := c.PredictingEval()
+		if !ok {
+			return fault.Config("job: neither eval.source nor eval.holdout is set, and the examples of evaluation are to be predicted")
 		}
-		c.Predict.Source, c.Predict.Format, c.Predict.Columns, c.Predict.Header = e.Source, e.Format, e.Columns, e.Header
+		*c = *of
 	default:
 		return fault.Config("job: the examples are %q; there are those of predict.source, or of the job's source, and %q", o.Examples, EvalExamples)
 	}

@@ -65,6 +65,9 @@ func Train(ctx context.Context, cfg *spec.Config, opts Options) (*result.TrainRe
 	}
 	t.monitor.numbers.end()
 	t.monitor.fills.end()
+	if n := t.monitor.heldOut.Load(); n > 0 {
+		t.log.InfoContext(ctx, "examples were held out of training (eval.holdout)", "held_out", n, "trained_on", t.rows)
+	}
 	if cerr := t.close(); err == nil {
 		err = cerr
 	}
@@ -367,7 +370,8 @@ func (t *trainer) sourceName() string {
 // evaluatesEpochs reports whether training stops after each epoch to evaluate.
 func evaluatesEpochs(c *spec.Config) bool {
 	_, stream := c.Source.Stream()
-	return c.Eval.Source != nil && c.Eval.Every == "epoch" && c.Source.Bounded() && !stream
+	from, _ := c.EvalSource()
+	return from != nil && c.Eval.Every == "epoch" && c.Source.Bounded() && !stream
 }
 
 // progressive reports whether each example is scored before it is trained on, as the model would serve it. From the second
@@ -394,6 +398,9 @@ func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool, places st
 	}).run(ctx)
 	if err != nil || stats.Drained {
 		return stats.Drained, err
+	}
+	if h := t.cfg.Eval.Holdout; h != nil && stats.Rows == 0 {
+		t.notice("eval.holdout holds out no example: there is nothing to evaluate on; set a larger share, or see whether records have a value of by")
 	}
 	scores, doubted := measure(t.cfg, found, groupKey(t.cfg))
 	t.state.Metrics, t.doubted = scores, doubted

@@ -617,7 +617,7 @@ func (t *trainer) conclude(ctx context.Context, m *member, a ps.Assignment) (err
 		t.repeated = places
 	default:
 		upTo := t.upTo()
-		if t.cfg.Eval.Source != nil && (evaluatesEpochs(t.cfg) || !ended || upTo >= t.cfg.Epochs) {
+		if from, _ := t.cfg.EvalSource(); from != nil && (evaluatesEpochs(t.cfg) || !ended || upTo >= t.cfg.Epochs) {
 			drained, err := t.evaluate(ctx, upTo, ended, places)
 			if err != nil {
 				return err
@@ -756,7 +756,7 @@ func (t *trainer) result(ctx context.Context) (*result.TrainResult, error) {
 	}
 	r := &result.TrainResult{
 		Examples: t.rows, Steps: t.steps, Epochs: t.state.Epochs, Seconds: time.Since(t.began).Seconds(), Metrics: scores,
-		BadRows: t.bad.counts(), Features: t.monitor.fills.end(), EarlyStopped: t.state.Stopped, Drained: t.drained,
+		BadRows: t.bad.counts(), HeldOut: t.monitor.heldOut.Load(), Features: t.monitor.fills.end(), EarlyStopped: t.state.Stopped, Drained: t.drained,
 	}
 	for _, text := range doubted {
 		r.Doubts = append(r.Doubts, "in training: "+text)

@@ -83,6 +83,8 @@ type Config struct {
 	set       component.Set
 	places    *conf.Places
 	untrained bool // see [LoadOptions]
+	// predictsHeldOut: see [Config.PredictsHeldOut].
+	predictsHeldOut bool
 	// sourceKey is where Source is in the job, if not at "source".
 	sourceKey string
 }
@@ -131,8 +133,10 @@ type Snapshot struct {
 
 // Eval is evaluation on held-out examples.
 type Eval struct {
-	// Source is where the held-out examples come from; `monolith eval` needs it, training may do without.
+	// Source is where the held-out examples come from; `monolith eval` needs it or holdout, training may do without either.
 	Source *Source `yaml:"source"`
+	// Holdout holds out a part of the job's own source instead: training leaves those examples out, evaluation reads that source and takes them alone.
+	Holdout *Holdout `yaml:"holdout"`
 	// Format overrides parse.format for these examples, where they lie in other files than the training data's.
 	Format string `yaml:"format" enum:"tf_example|libfm|csv|tsv|jsonl|columns"`
 	// Columns names the columns of these examples' csv and tsv files. Default: parse.columns, unless header says that the
@@ -164,6 +168,18 @@ type Eval struct {
 	Outputs []Output `yaml:"outputs"`
 	// MaxExamples ends an evaluation early, in examples; 0 reads the whole source.
 	MaxExamples int64 `yaml:"max_examples" default:"0" min:"0"`
+}
+
+// Holdout divides the examples of a job's source into those that it is trained on and those that it is evaluated on, by what is in each, so that neither
+// workers, files, order nor a resumed run make a difference. Short form: the share alone. A dir has one: snapshots remember it, and what was trained on is not evaluated as unseen.
+type Holdout struct {
+	// By is the column whose value decides: with the user, all examples of a user are on one side; with the time of the event and from, the later ones are held out. Examples
+	// without a value are trained on. Empty: each example by itself, equal ones together; of Parquet files an example is what features, label and weight read.
+	By string `yaml:"by" default:""`
+	// Share is the part of the values of by, or of the examples, that is held out: 0.1 for a tenth, drawn by hash. A larger share holds out what a smaller one does, and more.
+	Share float64 `yaml:"share" short:"true" default:"0" min:"0" max:"0.99"`
+	// From holds out the examples whose value of by is this or above, in place of a share: a number, or a text where it is none, compared byte by byte, as 2026-11-28 12:00.
+	From string `yaml:"from" default:""`
 }
 
 // Slices is a column whose values are measured one by one. Short form: the name alone.
@@ -205,6 +221,23 @@ func (c *Config) SourceKey() string { return cmp.Or(c.sourceKey, "source") }
 // Ends reports whether training ends by itself: with its source, or after so many examples.
 func (c *Config) Ends() bool { return c.Source.Bounded() || c.Train.MaxExamples > 0 }
 
+// EvalSource is where the examples come from that are evaluated, and its key; nil: there are none.
+func (c *Config) EvalSource() (from *Source, key string) {
+	switch {
+	case c.Eval.Source != nil:
+		return c.Eval.Source, "eval.source"
+	case c.Eval.Holdout != nil:
+		return &c.Source, c.SourceKey()
+	}
+	return nil, "eval.source"
+}
+
+// SameHoldout reports whether another job holds out the same examples of a source.
+func (c *Config) SameHoldout(other *Config) bool {
+	a, b := c.Eval.Holdout, other.Eval.Holdout
+	return a == b || a != nil && b != nil && *a == *b
+}
+
 // PredictSource is where the examples come from that are predicted, and its key.
 func (c *Config) PredictSource() (from *Source, key string) {
 	if c.Predict.Source != nil {
@@ -212,6 +245,21 @@ func (c *Config) PredictSource() (from *Source, key string) {
 	}
 	return &c.Source, "source"
 }
+
+// PredictingEval returns the job that predicts the examples of evaluation; false: there are none. The job itself is not changed.
+func (c *Config) PredictingEval() (*Config, bool) {
+	h, e := *c, &c.Eval
+	from, _ := c.EvalSource()
+	if h.predictsHeldOut = e.Source == nil; h.predictsHeldOut {
+		h.Predict.Source = nil
+	} else {
+		h.Predict.Source, h.Predict.Format, h.Predict.Columns, h.Predict.Header = from, e.Format, e.Columns, e.Header
+	}
+	return &h, from != nil
+}
+
+// PredictsHeldOut reports whether predictions are of what eval.holdout holds out of the job's source, not of all of it.
+func (c *Config) PredictsHeldOut() bool { return c.predictsHeldOut }
 
 // Raw is what a loaded job was made of, for another process to load it again.
 func (c *Config) Raw() conf.Raw { return c.places.Raw() }

@@ -326,6 +326,9 @@ func (v *validator) heads(known []string) {
 		}
 	}
 	v.column(c.Eval.Group, "eval.group", known)
+	if h := c.Eval.Holdout; h != nil {
+		v.column(h.By, "eval.holdout.by", known)
+	}
 	for i, s := range c.Eval.Slices {
 		path := fmt.Sprintf("eval.slices[%d]", i)
 		v.column(s.Column, path+".column", known)

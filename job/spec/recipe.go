@@ -33,6 +33,8 @@ type Recipe struct {
 	Label    keyed   `json:"label,omitzero"`
 	Heads    []keyed `json:"heads,omitempty"`
 	Weight   keyed   `json:"weight,omitzero"`
+	// Holdout says which of the source's examples it was not trained on.
+	Holdout keyed `json:"holdout,omitzero"`
 }
 
 // location is the setting that may change.
@@ -140,6 +142,9 @@ func (c *Config) Recipe() Recipe {
 			weight.Column = ""
 		}
 		r.Weight = settingsOf(weight)
+	}
+	if c.Eval.Holdout != nil {
+		r.Holdout = settingsOf(*c.Eval.Holdout)
 	}
 	return r
 }
@@ -261,6 +266,7 @@ func (r Recipe) Differences(other Recipe, was, is string) (faults, moved []strin
 	}
 	section("label", a, b)
 	section("weight", r.Weight, other.Weight)
+	section("eval.holdout", r.Holdout, other.Holdout)
 	return faults, moved
 }
 

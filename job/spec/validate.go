@@ -53,6 +53,7 @@ func (c *Config) validate(s *conf.Schema) error {
 			v.fault("snapshot.upload", "is not there for a job whose shard 0 has a standby: one process uploads; leave one of the two out, or copy dir/snapshots by other means")
 		}
 	}
+	v.holdout(&c.Eval)
 	v.evalColumns(&c.Eval)
 	v.backfill(c)
 	v.heads(v.parse(&c.Parse))
@@ -104,6 +105,38 @@ func (v *validator) source(s *Source, path, format string) {
 		}
 	}
 	v.component(s.Value(), conf.Join(path, s.Name()))
+}
+
+// holdout checks how the source is divided. The column is checked with those of metrics.
+func (v *validator) holdout(e *Eval) {
+	h := e.Holdout
+	if h == nil {
+		return
+	}
+	const path = "eval.holdout"
+	if e.Source != nil {
+		v.fault(path, "is set, and eval.source too; held-out examples come from one of them, so leave out the other")
+	} else {
+		for key, set := range map[string]bool{"format": e.Format != "", "columns": len(e.Columns) > 0, "header": e.Header != nil} {
+			if set {
+				v.fault("eval."+key, "is of eval.source; what eval.holdout holds out is read as parse says")
+			}
+		}
+		if !v.c.Source.Bounded() && e.MaxExamples == 0 {
+			v.fault(path, "is of a source that never ends; set eval.max_examples or give the source an end")
+		}
+	}
+	switch {
+	case h.From != "" && h.Share != 0:
+		v.fault(path+".from", "is set, and share too; one of them decides, so leave out the other")
+	case h.From != "" && h.By == "":
+		v.fault(path+".by", "is missing; say which column from is a value of, such as the time")
+	case h.From == "" && h.Share == 0:
+		v.fault(path+".share", "is missing; say how much is held out, such as 0.1, or from which value of by on (from)")
+	}
+	if v.c.Parse.Format == "libfm" && len(v.c.Parse.Fields) == 0 && h.By != "" && h.By != "label" {
+		v.fault(path+".by", "is %q, and libfm rows without parse.fields have no columns; leave it out", h.By)
+	}
 }
 
 // evalColumns looks at where evaluation's columns get their names; a job made in Go may not have derived them.
@@ -615,12 +648,12 @@ func (v *validator) run(c *Config) {
 	v.outputs(c)
 	v.beam(c)
 	v.schedule("train.schedule", &t.Schedule)
-	if c.Eval.Source == nil {
+	if from, _ := c.EvalSource(); from == nil {
 		if t.Plateau != nil {
-			v.fault("train.plateau", "needs eval.source to measure on")
+			v.fault("train.plateau", "needs eval.source or eval.holdout to measure on")
 		}
 		if t.EarlyStop != nil {
-			v.fault("train.early_stop", "needs eval.source to measure on")
+			v.fault("train.early_stop", "needs eval.source or eval.holdout to measure on")
 		}
 	} else {
 		if t.Plateau != nil {

@@ -92,7 +92,7 @@ func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, outs 
 // training are. outs gets the writers of these; nil in a graph without them.
 func EvalGraph(c *spec.Config, r Reading, m model.Model, open OpenClient, outs *Outputs, insight *trainstep.Insight, sink *metricsink.Sink[*trainstep.Scored]) (*pipeline.Plan, error) {
 	if r.Source == nil {
-		return nil, fmt.Errorf("job: eval.source is not set: say where the examples to evaluate come from: %w", pipeline.ErrConfig)
+		return nil, fmt.Errorf("job: neither eval.source nor eval.holdout is set: say where the examples to evaluate come from: %w", pipeline.ErrConfig)
 	}
 	g := pipeline.New(c.Name + "-eval")
 	examples, err := r.examples(g)

@@ -16,6 +16,7 @@ import (
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/transforms/batch"
+	"github.com/monolith-go/monolith/transforms/parse"
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
 
@@ -28,7 +29,10 @@ const predictDelay = time.Second
 // PredictReading reads what is predicted once: predict.source, or without one the job's source, in order.
 func PredictReading(c *spec.Config) Reading {
 	r := TrainReading(c, 0)
-	r.Shuffle = spec.Shuffle{}
+	r.Shuffle, r.Side = spec.Shuffle{}, ""
+	if c.PredictsHeldOut() {
+		r.Side = parse.Held
+	}
 	if p := &c.Predict; p.Source != nil {
 		r = Reading{Job: c, Key: "predict.source", Source: p.Source, Name: p.Source.Name(), Format: p.Format, Columns: p.Columns, Header: p.Header != nil && *p.Header}
 	}

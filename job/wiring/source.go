@@ -36,6 +36,8 @@ type Reading struct {
 	// Fields, if not nil, are what the reading is for, other than training and evaluation: rows need no labels, and have weights, labels
 	// and keys as far as fields want them.
 	Fields *Fields
+	// Side is the part of the source that is read where the job holds some of it out (eval.holdout); empty: all of it.
+	Side parse.Side
 }
 
 // Known is what earlier runs found out about a source. The zero value knows nothing.
@@ -56,7 +58,7 @@ type Known struct {
 func TrainReading(c *spec.Config, epochs int) Reading {
 	return Reading{
 		Job: c, Key: c.SourceKey(), Source: &c.Source, Name: c.SourceNode(), Format: c.Parse.Format, Columns: c.Parse.Columns, Header: c.Parse.Header, Epochs: epochs, Shuffle: c.Shuffle,
-		Batch: batch.Options{Rows: c.Train.Batch, MaxDelay: maxBatchDelay(c)},
+		Batch: batch.Options{Rows: c.Train.Batch, MaxDelay: maxBatchDelay(c)}, Side: parse.Rest,
 	}
 }
 
@@ -72,9 +74,14 @@ func maxBatchDelay(c *spec.Config) time.Duration {
 	return streamDelay
 }
 
-// EvalReading reads the evaluation source once.
+// EvalReading reads the evaluation source once, or what is held out of the training source.
 func EvalReading(c *spec.Config) Reading {
 	e, name := &c.Eval, ""
+	if from, _ := c.EvalSource(); from != nil && e.Source == nil {
+		r := TrainReading(c, 0)
+		r.Shuffle, r.Batch, r.Side = spec.Shuffle{}, batch.Options{Rows: evalBatch}, parse.Held
+		return r
+	}
 	if e.Source != nil {
 		name = e.Source.Name()
 	}
@@ -213,6 +220,7 @@ func columnsToRead(opts parse.Options) *arrow.Schema {
 		add(k.Column, component.IDs())
 	}
 	add(opts.Weight.Column, arrow.PrimitiveTypes.Float32)
+	add(opts.Holdout.Column, component.IDs())
 	return arrow.NewSchema(fields, nil)
 }
 
@@ -230,10 +238,15 @@ func (r Reading) ParseOptions() parse.Options {
 	out := parse.Options{
 		Columns: r.Columns, Fields: p.Fields, Labels: labels(r.Job, r.Format),
 	}
+	if h := r.Job.Eval.Holdout; h != nil && r.Side != "" {
+		out.Holdout = parse.Holdout{Column: h.By, Share: h.Share, From: h.From, Side: r.Side}
+	}
 	keys, weighed := r.Job.Keys(), p.Weight != nil
 	if f := r.Fields; f != nil {
-		keys, weighed = f.Keys, weighed && f.Weight
-		if !f.Labels && r.Format != "libfm" { // whose records have one anyway, which is a good one by the job's rules alone
+		// What is held out by the columns of an example goes by those that training reads.
+		whole := r.Source.Columnar() && out.Holdout != parse.Holdout{} && out.Holdout.Column == ""
+		keys, weighed = f.Keys, weighed && (f.Weight || whole)
+		if !f.Labels && !whole && r.Format != "libfm" { // whose records have one anyway, which is a good one by the job's rules alone
 			out.Labels = nil
 		}
 		for i := range out.Labels {

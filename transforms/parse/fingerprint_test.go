@@ -19,6 +19,7 @@ func TestFingerprint(t *testing.T) {
 		Keys:     []parse.Key{{Name: "k", Column: "user"}},
 		LineID:   []string{"user"},
 		Joins:    []parse.Join{{File: "f", Columns: []string{"a", "b"}, Key: "user"}},
+		Holdout:  parse.Holdout{Column: "user", Share: .1, From: "1", Side: parse.Held},
 	}
 	other, free := map[string]any{"FS": new(fsxtest.Mem)}, map[string]string{"FS": "what a side table holds matters, and that is not in the fingerprint"}
 	pipelinetest.TestFingerprint(t, pipelinetest.FingerprintHarness[parse.Options]{

@@ -102,6 +102,8 @@ type Options struct {
 	LineID []string
 	// Joins adds columns from side tables.
 	Joins []Join
+	// Holdout divides the records between training and evaluation. The zero value: all are kept.
+	Holdout Holdout
 	// FS is where the side tables are; nil: this machine.
 	FS fsx.FS
 }

@@ -21,6 +21,7 @@ type program struct {
 	weight   int   // column number, or -1
 	keys     []int // column numbers, in the order of Keys
 	lineID   []int
+	holdout  holdout
 	joins    []join
 }
 

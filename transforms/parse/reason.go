@@ -20,6 +20,7 @@ const (
 	reasonLabel    = "bad label"
 	reasonMask     = "bad mask"
 	reasonWeight   = "bad weight"
+	reasonHoldout  = "bad value of the holdout"
 	reasonJoinedIn = "bad side table value"
 )
 

@@ -157,7 +157,8 @@ func (c *core) open(ctx context.Context, env *pipeline.Env) (*worker, error) {
 	}
 	return &worker{
 		core: c, env: env, observers: pipeline.HooksOf[Observer](env.Observe()), joinObservers: pipeline.HooksOf[JoinObserver](env.Observe()), keyObservers: pipeline.HooksOf[KeyObserver](env.Observe()),
-		extract: newExtractor(c.program, tables), looked: make([]bool, len(c.program.features)), lookedKeys: make([]bool, len(c.program.keys)),
+		holdoutObservers: pipeline.HooksOf[HoldoutObserver](env.Observe()),
+		extract:          newExtractor(c.program, tables), looked: make([]bool, len(c.program.features)), lookedKeys: make([]bool, len(c.program.keys)),
 		schemas: [2]*arrow.Schema{c.program.schema(false), c.program.schema(true)},
 	}, nil
 }
@@ -167,18 +168,19 @@ type sidesKey struct{ *core }
 
 // worker is what both processors share.
 type worker struct {
-	core          *core
-	env           *pipeline.Env
-	observers     []Observer
-	joinObservers []JoinObserver
-	keyObservers  []KeyObserver
-	extract       *extractor
-	looked        []bool           // of each feature: whether absent has looked for its name
-	lookedKeys    []bool           // of each key: the same
-	schemas       [2]*arrow.Schema // without and with time
-	byRows        bool             // columns too are added row by row: what [extractor.addColumns] is tested against
-	positions     []int64
-	times         []int64
+	core             *core
+	env              *pipeline.Env
+	observers        []Observer
+	joinObservers    []JoinObserver
+	keyObservers     []KeyObserver
+	holdoutObservers []HoldoutObserver
+	extract          *extractor
+	looked           []bool           // of each feature: whether absent has looked for its name
+	lookedKeys       []bool           // of each key: the same
+	schemas          [2]*arrow.Schema // without and with time
+	byRows           bool             // columns too are added row by row: what [extractor.addColumns] is tested against
+	positions        []int64
+	times            []int64
 }
 
 // run makes a batch of all rows of a record batch; payload may be nil.
@@ -190,7 +192,8 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 	w.positions, w.times = w.positions[:0], w.times[:0]
 	w.extract.truncate(0)
 	values := positions.Int64Values()
-	if whole, ok := r.(*arrowRecord); ok && !w.byRows && w.extract.addColumns(w.env.Recycled(), whole, len(values)) {
+	divided, left := w.core.program.holdout.on, int64(0)
+	if whole, ok := r.(*arrowRecord); ok && !w.byRows && !divided && w.extract.addColumns(w.env.Recycled(), whole, len(values)) {
 		w.positions = append(w.positions, values...) // no row is left out
 		if times != nil {
 			w.times = append(w.times, times.Int64Values()...)
@@ -203,11 +206,16 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 		if payload != nil {
 			bytes = payload.Value(i)
 		}
-		err := r.read(bytes)
-		if err == nil {
+		err, other := r.read(bytes), false
+		if err == nil && divided {
+			other, err = w.extract.elsewhere(r, bytes)
+		}
+		if err == nil && !other {
 			err = w.extract.add(r)
 		}
-		if err != nil {
+		if err == nil && other {
+			left++
+		} else if err != nil {
 			if err := w.bad(ctx, err, origin, begin, bytes); err != nil {
 				return nil, err
 			}
@@ -218,6 +226,11 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 			}
 		}
 		begin = pipeline.Position(end)
+	}
+	if left > 0 {
+		for _, o := range w.holdoutObservers {
+			o.LeftOut(w.core.program.Holdout.Side, left)
+		}
 	}
 	for i, n := range w.extract.misses {
 		if n == 0 {

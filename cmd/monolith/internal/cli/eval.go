@@ -31,7 +31,7 @@ func (a *App) evalCommand(out *outcome) *cobra.Command {
 		Use:        "eval JOB.yaml",
 		SuggestFor: []string{"test", "metrics"},
 		Short:      "Evaluate a snapshot on held-out examples",
-		Long: `Evaluate a snapshot on the examples of eval.source: the best one where the job has train.early_stop, which marks and keeps it,
+		Long: `Evaluate a snapshot on the examples of eval.source, or those that eval.holdout holds out: the best one where the job has train.early_stop, which marks and keeps it,
 otherwise the newest in the job's dir, or the one that --snapshot names.
 
 With --slice the metrics are measured for each value of a column too, or for each pair of values of two; these take the place of

@@ -34,7 +34,7 @@ func (a *App) predictCommand(out *outcome) *cobra.Command {
 needed. Nothing of the job is changed.
 
 The examples are those of predict.source, or where there is none of the job's source; --data names others, and --examples eval takes
-those of eval.source. The snapshot is the best one where the job has train.early_stop, otherwise the newest, or the one that --snapshot names.
+those of eval.source or eval.holdout. The snapshot is the best one where the job has train.early_stop, otherwise the newest, or the one that --snapshot names.
 
 SNAPSHOT, the folder of a snapshot or a job's dir for the newest one in it, and EXPORT, the folder of a native export, or of several for the newest, need no job file: they say what
 their features are made of, and --data names the examples. EXPORT may be a URL of a store: s3://, gs://, hdfs:// or file:///. It is copied to this machine (--cache).

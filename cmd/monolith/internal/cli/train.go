@@ -152,6 +152,9 @@ func writeTrained(w io.Writer, r *job.TrainResult) error {
 	}
 	rows = append(rows, doubtRows(r.Doubts)...)
 	rows = append(rows, badRows(r.BadRows)...)
+	if r.HeldOut > 0 {
+		rows = append(rows, []string{"held out", ui.Count(r.HeldOut) + " examples passed over (eval.holdout)"})
+	}
 	if r.LostRecords > 0 {
 		rows = append(rows, []string{"lost", fmt.Sprintf("%s records that were gone before they were read (on_gap: skip)", ui.Count(r.LostRecords))})
 	}
