@@ -63,8 +63,13 @@ func (c *Columns) Add(fields []Field) {
 	if c.byName == nil {
 		c.byName = map[string]*Column{}
 	}
-	for _, f := range fields {
-		col := c.byName[f.Name]
+	for i, f := range fields {
+		var col *Column
+		if i < len(c.List) && c.List[i].Name == f.Name { // as in every record of csv and tsv
+			col = c.List[i]
+		} else {
+			col = c.byName[f.Name]
+		}
 		if col == nil {
 			if len(c.List) == maxColumns {
 				continue
@@ -149,25 +154,29 @@ func (c *Column) value(x any) (holds bool) {
 		text = x
 		var err error
 		bare := strings.TrimSpace(x) // lines may have a blank behind each comma
-		if num, err = decimal.Parse(bare, 64); err != nil {
-			isNum = false
+		if isNum = mayBeNumber(bare); isNum {
+			num, err = decimal.Parse(bare, 64)
+			isNum = err == nil
 		}
 		if (!isNum || math.IsNaN(num)) && c.word == "" {
 			c.word = bare
 		}
-		exact, err = strconv.ParseInt(bare, 10, 64)
-		whole = err == nil
-		if isTime.MatchString(bare) {
+		// What cannot be is not asked: wide files have millions of values, and an error or a match of a pattern takes longer than all else.
+		if whole = isNum && !strings.ContainsAny(bare, ".eE"); whole {
+			exact, err = strconv.ParseInt(bare, 10, 64)
+			whole = err == nil
+		}
+		if len(bare) >= len("1.1.2000") && strings.ContainsAny(bare, "-/.") && isTime.MatchString(bare) {
 			c.times++
 		}
-		if isComma.MatchString(bare) {
+		if strings.Contains(bare, ",") && isComma.MatchString(bare) {
 			c.commas++
 		}
 		if _, ok := decimal.Truth(x); ok {
 			c.truths++
 		}
 		for _, sep := range []byte("|,;") {
-			if strings.IndexByte(x, sep) >= 0 {
+			if !isNum && strings.IndexByte(x, sep) >= 0 {
 				c.separators[sep]++
 				if strings.Contains(x, string(sep)+" ") {
 					c.prose++
@@ -195,6 +204,9 @@ func (c *Column) value(x any) (holds bool) {
 	if text == "" {
 		text = Show(x)
 	}
+	if c.again && len(c.seen) == maxDistinct { // nothing is to be learnt of another
+		return text != "" && (!isNum || num != 0)
+	}
 	_, ok := c.seen[text]
 	c.again = c.again || ok
 	if !ok && len(c.seen) < maxDistinct {
@@ -205,6 +217,11 @@ func (c *Column) value(x any) (holds bool) {
 		}
 	}
 	return text != "" && (!isNum || num != 0)
+}
+
+// mayBeNumber reports whether text begins as numbers do, infinities and NaN among them.
+func mayBeNumber(s string) bool {
+	return s != "" && strings.IndexByte("0123456789+-.iInN", s[0]) >= 0
 }
 
 // Kind is Type, or for text that is all numbers, what these are.

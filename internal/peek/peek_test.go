@@ -511,3 +511,24 @@ func FuzzDecode(f *testing.F) {
 		_ = peek.Header(peek.CSV, r, [][]byte{r})
 	})
 }
+
+// TestWideRecordsAreCheap: looking at a value of csv allocates its text, what holds it and little else, whatever it looks like; files of thousands of columns are looked at within a second or two.
+func TestWideRecordsAreCheap(t *testing.T) {
+	const width = 1000
+	columns, values := make([]string, width), make([]string, width)
+	for i := range width {
+		columns[i], values[i] = fmt.Sprint("column", i), []string{"17", "0.5", "red", "-3", "2026-11-28 12:00"}[i%5]
+	}
+	record := []byte(strings.Join(values, ","))
+	var c peek.Columns
+	n := testing.AllocsPerRun(20, func() {
+		fields, err := peek.Decode(peek.CSV, columns, record)
+		if err != nil {
+			t.Error(err)
+		}
+		c.Add(fields)
+	})
+	if n > 3.2*width {
+		t.Errorf("%.1f allocations a value", n/width)
+	}
+}

@@ -65,6 +65,9 @@ func textOr(b []byte) any {
 }
 
 func isText(b []byte) bool {
+	if !slices.ContainsFunc(b, func(c byte) bool { return c < ' ' || c > '~' }) { // most text, told at once
+		return true
+	}
 	if !utf8.Valid(b) {
 		return false
 	}
@@ -250,11 +253,13 @@ func Decode(format string, columns []string, record []byte) ([]Field, error) {
 		if columns != nil && len(values) != len(columns) {
 			return nil, fmt.Errorf("%d fields instead of %d", len(values), len(columns))
 		}
-		var out []Field
+		out := make([]Field, 0, len(values))
 		for i, v := range values {
-			name := fmt.Sprintf("c%d", i+1)
+			var name string
 			if columns != nil {
 				name = columns[i]
+			} else {
+				name = fmt.Sprintf("c%d", i+1)
 			}
 			if name == "" {
 				continue
