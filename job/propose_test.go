@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
 
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/pipeline"
@@ -73,6 +76,39 @@ func TestProposesNothing(t *testing.T) {
 	} {
 		if text, err := proposed(t, name, tt.text); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(fmt.Sprint(err), tt.want) {
 			t.Errorf("%s: %v, want %s\n%s", name, err, tt.want, text)
+		}
+	}
+}
+
+// TestProposesOfParquetsTypes: dates, times and timestamps are numbers in a Parquet file, and no ids; numbers of 64 bits without a sign are ids, and it is said that some are read as negative.
+func TestProposesOfParquetsTypes(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		User  uint64    `parquet:"user"`
+		Small uint64    `parquet:"small"`
+		Born  int32     `parquet:"born,date"`
+		Shift int64     `parquet:"shift,time(microsecond)"`
+		Seen  time.Time `parquet:"seen,timestamp(millisecond)"`
+		Click int32     `parquet:"click"`
+	}
+	var rows []row
+	for i := range 60 {
+		rows = append(rows, row{1<<63 + uint64(i%7), uint64(i % 5), int32(19_000 + i%9), int64(i%11) * 3_600_000_000, time.Unix(int64(i%13)*86_400, 0), int32(i % 2)})
+	}
+	file := filepath.Join(t.TempDir(), "rows.parquet")
+	if err := parquet.WriteFile(file, rows); err != nil {
+		t.Fatal(err)
+	}
+	p, err := job.Propose(t.Context(), file, job.ProposeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"# - born: left out, it is a date, which is stored as a number\n", "# - shift: left out, it is a time, which is stored as a number\n", "# - seen: left out, it is a timestamp, which is stored as a number\n",
+		"{name: user, slot: 1, hash: hash}   # of numbers without a sign, those from 2^63 on are read as negative ones: ids that stay apart\n", "{name: small, slot: 2}",
+	} {
+		if !strings.Contains(p.Job, want) {
+			t.Errorf("no %q in\n%s", want, p.Job)
 		}
 	}
 }

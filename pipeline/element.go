@@ -275,6 +275,9 @@ func (t *table) slice(from, to int) (arrow.RecordBatch, Origin, error) {
 // where they have one.
 const MetadataHeader = "header"
 
+// MetadataKind is the key, in the metadata of a field that describes a column as it is stored, of what its whole numbers mean: date, time (of the day), timestamp, or uint64.
+const MetadataKind = "kind"
+
 // BlockSchema is the schema of blocks: payload and position, and key and time where the source has them.
 func BlockSchema(key, time bool) *arrow.Schema {
 	f := []arrow.Field{

@@ -357,6 +357,8 @@ func (c *Column) feature(format string, slot int, records int64) (text, why stri
 		return "", "it holds " + c.Type + " values, which a feature cannot be made of"
 	case c.Distinct == 1 && c.Rows == records && records > 1:
 		return "", "it is always " + clip(Show(c.Examples[0]))
+	case c.Type == "date", c.Type == "time", c.Type == "timestamp":
+		return "", "it is a " + c.Type + ", which is stored as a number"
 	case timeName.MatchString(called), c.times == c.Values:
 		return "", "it looks like a time"
 	case !idName.MatchString(called) && c.isTime():
@@ -401,6 +403,8 @@ func (c *Column) feature(format string, slot int, records int64) (text, why stri
 			return sparse(", type: string", mixed)
 		}
 		return sparse("", mixed)
+	case integers && c.Type == "uint64" && c.Min < 0:
+		return sparse(", hash: hash", "of numbers without a sign, those from 2^63 on are read as negative ones: ids that stay apart")
 	case integers && (c.Min >= -1 || idName.MatchString(called)) && !denseName.MatchString(called) && (idName.MatchString(called) || c.Max > 1 || c.MaxValues > 1):
 		if c.Max > 1<<48-1 {
 			return sparse(", hash: hash", "numbers above 2^48 are no ids as they are")

@@ -73,7 +73,8 @@ type looking struct {
 	ids    *idCounts
 	bad    *keptBad
 	format string
-	names  []string // of csv and tsv columns
+	kinds  map[string]string // what the whole numbers of columns mean, where that is said ([pipeline.MetadataKind])
+	names  []string          // of csv and tsv columns
 	header bool
 	parses bool // the job says how
 	// misread says what the records are, in place of what they seem to be.
@@ -272,6 +273,12 @@ func (l *looking) stored(ctx context.Context) error {
 	for _, name := range unreadable {
 		l.notes = append(l.notes, fmt.Sprintf("column %q cannot be read: it is none of whole numbers, floats of 32 or 64 bits, texts, truths, times and lists of one of these", name))
 	}
+	l.kinds = map[string]string{}
+	for _, f := range schema.Fields() {
+		if kind, ok := f.Metadata.GetValue(pipeline.MetadataKind); ok {
+			l.kinds[f.Name] = kind
+		}
+	}
 	if schema.NumFields() > 0 && l.ids == nil {
 		src, err := columns.OpenColumns(component.Opening{Seed: l.cfg.Seed}, schema)
 		if err != nil {
@@ -341,6 +348,11 @@ func (l *looking) asStored(split int, b *pipeline.Batch) {
 	at := int64(b.Origin().From)
 	for i, end := range b.Positions() {
 		fields := peek.FromArrow(b.Record(), i, plain)
+		for i := range fields {
+			if kind := l.kinds[fields[i].Name]; kind != "" {
+				fields[i].Type = kind
+			}
+		}
 		l.columns.Add(fields)
 		if len(l.rows[split]) < l.opts.Rows {
 			l.keep(split, at, end, fields)

@@ -173,6 +173,21 @@ func describe(n *pqfile.Node) string {
 	return fmt.Sprintf("a group of %q", names)
 }
 
+// meaning is what the whole numbers of a leaf mean beside that, or "".
+func meaning(leaf *pqfile.Node) string {
+	switch {
+	case leaf.Annotation == pqfile.Date:
+		return "date"
+	case leaf.Annotation == pqfile.Time:
+		return "time"
+	case leaf.Annotation == pqfile.Timestamp, leaf.Physical == pqfile.Int96:
+		return "timestamp"
+	case leaf.Annotation == pqfile.Unsigned && leaf.Physical == pqfile.Int64:
+		return "uint64"
+	}
+	return ""
+}
+
 // natural is the type to read a node as when nothing else is asked, or nil.
 func natural(n *pqfile.Node) arrow.DataType {
 	leaf := bottom(n)

@@ -298,7 +298,7 @@ func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Spl
 
 // Describe returns the columns of a file with the types that lose nothing, for listings and for jobs that want
 // everything: int64, float32, float64, bool, binary and lists of these. It leaves out columns that cannot be read, such as
-// structures, whose names it returns too. Errors: [pipeline.ErrUnavailable], [pipeline.ErrBadData].
+// structures, whose names it returns too. A field's metadata has, under [pipeline.MetadataKind], what its numbers mean where they are date, time, timestamp or uint64. Errors: [pipeline.ErrUnavailable], [pipeline.ErrBadData].
 func Describe(ctx context.Context, in fsx.FS, path string) (schema *arrow.Schema, unreadable []string, err error) {
 	f, err := in.Open(ctx, path)
 	if err != nil {
@@ -315,7 +315,11 @@ func Describe(ctx context.Context, in fsx.FS, path string) (schema *arrow.Schema
 	var fields []arrow.Field
 	for _, n := range meta.Root.Children {
 		if dt := natural(n); dt != nil {
-			fields = append(fields, arrow.Field{Name: n.Name, Type: dt, Nullable: true})
+			f := arrow.Field{Name: n.Name, Type: dt, Nullable: true}
+			if kind := meaning(bottom(n)); kind != "" {
+				f.Metadata = arrow.NewMetadata([]string{pipeline.MetadataKind}, []string{kind})
+			}
+			fields = append(fields, f)
 		} else {
 			unreadable = append(unreadable, n.Name)
 		}

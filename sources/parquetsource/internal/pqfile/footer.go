@@ -53,6 +53,9 @@ const (
 	Decimal
 	Unsigned
 	Float16
+	Date
+	Time // of the day
+	Timestamp
 	Other
 )
 
@@ -219,6 +222,12 @@ func converted(v int32) Annotation {
 		return List
 	case 5:
 		return Decimal
+	case 6:
+		return Date
+	case 7, 8: // TIME_MILLIS, TIME_MICROS
+		return Time
+	case 9, 10: // TIMESTAMP_MILLIS, TIMESTAMP_MICROS
+		return Timestamp
 	case 11, 12, 13, 14: // UINT_8 to UINT_64
 		return Unsigned
 	}
@@ -247,6 +256,12 @@ func (d *decoder) logical(n *Node) {
 				})
 				return true
 			}
+		case 6:
+			n.Annotation = Date
+		case 7:
+			n.Annotation = Time
+		case 8:
+			n.Annotation = Timestamp
 		case 10:
 			n.Annotation = Other
 			if typ == typeStruct {
