@@ -263,7 +263,7 @@ func TestHoldoutComparesSameRows(t *testing.T) {
 	}
 }
 
-// TestHoldoutOfNothing: where nothing is held out training says so and goes on, and an evaluation fails.
+// TestHoldoutOfNothing: where nothing is held out training says so and continues, and an evaluation fails.
 func TestHoldoutOfNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
