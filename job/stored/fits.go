@@ -46,8 +46,8 @@ func Fits(c *spec.Config, info *snapshot.Info) (moved []string, err error) {
 		if len(sections) > 0 {
 			hint = "to continue with others, set restore: {" + strings.Join(sections, ", ") + "}; otherwise "
 		}
-		return moved, fault.Config("job: snapshot %s was trained on other features, labels or heads than the job's (its parameters would be used for what they were not trained on):\n  %s\n"+
-			"%sset parse back to what it was; or give the job another dir, or --resume=false, to train from the start", info.Path, strings.Join(faults, "\n  "), hint)
+		return moved, fault.Config("job: snapshot %s was trained on other features, labels, heads or examples than the job's (its parameters would be used for what they were not trained on, or what is held out was trained on):\n  %s\n"+
+			"%sset these back to what they were; or give the job another dir, or --resume=false, to train from the start", info.Path, strings.Join(faults, "\n  "), hint)
 	}
 	return moved, nil
 }
