@@ -186,3 +186,77 @@ func TestPoolEndsItsGoroutines(t *testing.T) {
 		}
 	}
 }
+
+// together has blocks of which the first few end once so many have begun, and says who did which of these.
+type together struct {
+	threads int32
+	begun   atomic.Int32
+	first   []atomic.Int32 // of each worker
+}
+
+func (g *together) Block(worker, block int) {
+	if g.begun.Add(1) > g.threads {
+		return
+	}
+	for g.first[worker].Store(int32(block)); g.begun.Load() < g.threads; {
+		runtime.Gosched()
+	}
+}
+
+// TestPoolThreadsKeepTheirParts: each thread begins where its own part of the blocks does, in every run.
+func TestPoolThreadsKeepTheirParts(t *testing.T) {
+	t.Parallel()
+	const threads, blocks = 3, 7
+	pool := simd.NewPool(threads)
+	defer pool.Close()
+	for run := range 20 {
+		if run%5 == 0 {
+			waitAsleep(t, pool)
+		}
+		g := &together{threads: threads, first: make([]atomic.Int32, threads)}
+		pool.Run(blocks, g)
+		for w, want := range []int32{0, 2, 4} {
+			if got := g.first[w].Load(); got != want {
+				t.Fatalf("run %d: thread %d begins with block %d, not %d", run, w, got, want)
+			}
+		}
+	}
+}
+
+// slow has a first block that ends once all others have.
+type slow struct {
+	others atomic.Int32
+	blocks int32
+	alone  atomic.Bool
+}
+
+func (s *slow) Block(_, block int) {
+	if block > 0 {
+		s.others.Add(1)
+		return
+	}
+	for deadline := time.Now().Add(3 * time.Minute); s.others.Load() < s.blocks-1; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			s.alone.Store(true)
+			return
+		}
+	}
+}
+
+// TestPoolThreadsTakeFromOthers: what a thread does not come to is done by others.
+func TestPoolThreadsTakeFromOthers(t *testing.T) {
+	t.Parallel()
+	for _, threads := range []int{2, 3, 5} {
+		pool := simd.NewPool(threads)
+		for run := range 10 {
+			if run%5 == 0 {
+				waitAsleep(t, pool)
+			}
+			s := &slow{blocks: int32(4 * threads)}
+			if pool.Run(int(s.blocks), s); s.alone.Load() {
+				t.Fatalf("%d threads, run %d: nobody does the blocks of a slow thread", threads, run)
+			}
+		}
+		pool.Close()
+	}
+}
