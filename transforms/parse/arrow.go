@@ -17,6 +17,7 @@ type arrowRecord struct {
 	want    []string
 	columns []arrow.Array
 	row     int
+	picker  picker // of the rows that are kept, where the batch is read a column at a time
 }
 
 // use binds the columns of a batch, which must stay alive. Errors: [pipeline.ErrSchema].

@@ -193,12 +193,8 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 	w.extract.truncate(0)
 	values := positions.Int64Values()
 	divided, left := w.core.program.holdout.on, int64(0)
-	if whole, ok := r.(*arrowRecord); ok && !w.byRows && !divided && w.extract.addColumns(w.env.Recycled(), whole, len(values)) {
-		w.positions = append(w.positions, values...) // no row is left out
-		if times != nil {
-			w.times = append(w.times, times.Int64Values()...)
-		}
-		values = nil
+	if whole, ok := r.(*arrowRecord); ok && !w.byRows && w.addWhole(whole, values, times) {
+		left, values = int64(len(values)-len(w.positions)), nil
 	}
 	begin := origin.From
 	for i, end := range values {
@@ -256,6 +252,41 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 		return nil, err
 	}
 	return w.batch(positions, times, origin)
+}
+
+// addWhole adds the rows that are kept a column at a time; false, with nothing added: one of them is bad.
+func (w *worker) addWhole(r *arrowRecord, positions []int64, times *array.Int64) bool {
+	n, mem := len(positions), w.env.Recycled()
+	r.picker.begin(mem)
+	defer r.picker.end()
+	if w.core.program.holdout.on {
+		for r.row = range n {
+			other, err := w.extract.elsewhere(r, nil)
+			if err != nil {
+				r.row = -1
+				return false
+			}
+			r.picker.keep(r.row, !other)
+		}
+		n = len(r.picker.rows)
+	}
+	if !w.extract.addColumns(mem, r, n) {
+		return false
+	}
+	if !r.picker.some {
+		w.positions = append(w.positions, positions...)
+		if times != nil {
+			w.times = append(w.times, times.Int64Values()...)
+		}
+		return true
+	}
+	for _, row := range r.picker.rows {
+		w.positions = append(w.positions, positions[row])
+		if times != nil {
+			w.times = append(w.times, times.Value(int(row)))
+		}
+	}
+	return true
 }
 
 // bad reports the record that begins at a position.

@@ -41,9 +41,12 @@ func (x *extractor) addColumns(mem memory.Allocator, r *arrowRecord, n int) bool
 	return true
 }
 
-// each calls add with each row of r in turn, until there is an error, and then returns false.
+// each calls add with each row of r that is kept in turn, until there is an error, and then returns false.
 func each(r *arrowRecord, n int, add func() error) bool {
-	for r.row = range n {
+	for i := range n {
+		if r.row = i; r.picker.some {
+			r.row = int(r.picker.rows[i])
+		}
 		if add() != nil {
 			return false
 		}
@@ -54,9 +57,13 @@ func each(r *arrowRecord, n int, add func() error) bool {
 // addFeature appends n rows of a feature; false: one of them is bad.
 func (x *extractor) addFeature(r *arrowRecord, i, n int) bool {
 	f, o, seen := &x.p.features[i], &x.output[i], &x.seen[i]
-	if filled, ok := f.addPlain(o, r.columns[f.col], n, x); ok {
-		seen.Filled -= int64(n - filled)
-		return true
+	if col, ok := r.picker.of(r.columns[f.col]); ok {
+		filled, ok := f.addPlain(o, col, n, x)
+		col.Release()
+		if ok {
+			seen.Filled -= int64(n - filled)
+			return true
+		}
 	}
 	return each(r, n, func() error {
 		err := r.get(f.col, &x.v)
@@ -80,11 +87,15 @@ func (x *extractor) addFeature(r *arrowRecord, i, n int) bool {
 // when it is not, or a number is none that the label takes.
 func (x *extractor) addPlainLabel(r *arrowRecord, i, n int) bool {
 	l, c, from := &x.p.labels[i], &x.labels[i], len(x.labels[i].values)
-	col := r.columns[l.col]
-	if l.width != 1 || l.mask >= 0 || l.positive.text != nil || col.NullN() > 0 {
+	if l.width != 1 || l.mask >= 0 || l.positive.text != nil || r.columns[l.col].NullN() > 0 {
 		return false
 	}
-	ok := false
+	col, ok := r.picker.of(r.columns[l.col])
+	if !ok {
+		return false
+	}
+	defer col.Release()
+	ok = false
 	switch col := col.(type) {
 	case *array.Int64:
 		c.values, ok = appendLabels(c.values, l, col.Int64Values()[:n])

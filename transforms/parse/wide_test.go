@@ -122,6 +122,13 @@ func TestWholeColumns(t *testing.T) {
 			Bad  []string
 			Seen map[string]*parse.Seen
 		}
+		options := options
+		if seed%3 > 0 { // a part is held out
+			options.Holdout = parse.Holdout{Share: .1 + .8*rng.Float64(), Side: parse.Side([]string{"rest", "held"}[rng.IntN(2)])}
+			if seed%3 > 1 {
+				options.Holdout.Column = "age"
+			}
+		}
 		run := func(byRows bool) (r result) {
 			var lines badRows
 			hooks := &seenHooks{all: map[string]*parse.Seen{}}
