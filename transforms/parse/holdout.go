@@ -2,8 +2,11 @@ package parse
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/monolith-go/monolith/internal/decimal"
 	"github.com/monolith-go/monolith/pipeline/fid"
@@ -91,16 +94,16 @@ func (x *extractor) heldOut(r record, payload []byte) (bool, error) {
 	h := &x.p.holdout
 	switch {
 	case h.col < 0 && payload != nil:
-		return x.drawn(payload), nil
+		return x.drawn(fid.HashBytes(payload)), nil
 	case h.col < 0:
-		x.key = x.key[:0]
+		hash := uint64(0)
 		for col := range h.whole {
 			if err := r.get(col, &x.v); err != nil {
 				return false, err
 			}
-			x.key = x.v.appendAll(x.key)
+			hash = x.v.mixInto(hash)
 		}
-		return x.drawn(x.key), nil
+		return x.drawn(hash), nil
 	}
 	if err := r.get(h.col, &x.v); err != nil {
 		return false, err
@@ -110,7 +113,7 @@ func (x *extractor) heldOut(r record, payload []byte) (bool, error) {
 	}
 	if !h.from {
 		x.key = x.v.appendFirst(x.key[:0])
-		return len(x.key) > 0 && x.drawn(x.key), nil
+		return len(x.key) > 0 && x.drawn(fid.HashBytes(x.key)), nil
 	}
 	if h.text != nil {
 		x.key = x.v.appendFirst(x.key[:0])
@@ -134,30 +137,105 @@ func (x *extractor) heldOut(r record, payload []byte) (bool, error) {
 	return v >= h.number, nil
 }
 
-// drawn reports whether what has these bytes is held out by share. The hash is mixed once more: other things, such as sharding and the sampling of logs, may have gone by the
+// pick notes which of n rows are kept. Errors: as of heldOut.
+func (x *extractor) pick(r *arrowRecord, n int) error {
+	h := &x.p.holdout
+	if h.col >= 0 {
+		for r.row = range n {
+			held, err := x.heldOut(r, nil)
+			if err != nil {
+				return err
+			}
+			r.picker.keep(r.row, held == h.held)
+		}
+		return nil
+	}
+	x.hashes = slices.Grow(x.hashes[:0], n)[:n]
+	clear(x.hashes)
+	for col := range h.whole {
+		if x.mixPlain(r.columns[col]) {
+			continue
+		}
+		for r.row = range n {
+			if err := r.get(col, &x.v); err != nil {
+				return err
+			}
+			x.hashes[r.row] = x.v.mixInto(x.hashes[r.row])
+		}
+	}
+	for row, hash := range x.hashes {
+		r.picker.keep(row, x.drawn(hash) == h.held)
+	}
+	return nil
+}
+
+// mixPlain mixes a column of 64-bit integers, or lists of them, without nulls into the hashes of the rows, as mixInto does; false: it is none.
+func (x *extractor) mixPlain(col arrow.Array) bool {
+	if col.NullN() > 0 {
+		return false
+	}
+	switch col := col.(type) {
+	case *array.Int64:
+		for row, v := range col.Int64Values()[:len(x.hashes)] {
+			x.hashes[row] = mix(mix(x.hashes[row], shapeOf(ints, 1)), uint64(v))
+		}
+		return true
+	case *array.List:
+		items, is := col.ListValues().(*array.Int64)
+		if !is || items.NullN() > 0 {
+			return false
+		}
+		all, offsets := items.Int64Values(), col.Offsets()[col.Data().Offset():]
+		for row, hash := range x.hashes {
+			of := all[offsets[row]:offsets[row+1]]
+			kind := ints
+			if len(of) == 0 {
+				kind = none
+			}
+			hash = mix(hash, shapeOf(kind, len(of)))
+			for _, v := range of {
+				hash = mix(hash, uint64(v))
+			}
+			x.hashes[row] = hash
+		}
+		return true
+	}
+	return false
+}
+
+// drawn reports whether what has this hash is held out by share. The hash is mixed once more: other things, such as sharding and the sampling of logs, may have gone by the
 // hash itself.
-func (x *extractor) drawn(b []byte) bool {
-	h := fid.HashBytes(b)
+func (x *extractor) drawn(h uint64) bool {
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9 // the finaliser of SplitMix64
 	h = (h ^ h>>27) * 0x94d049bb133111eb
 	h ^= h >> 31
 	return float64(h>>11)/(1<<53) < x.p.Holdout.Share
 }
 
-// appendAll appends all values, so that other values give other bytes.
-func (v *values) appendAll(dst []byte) []byte {
-	dst = append(dst, byte(v.kind))
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(v.len()))
+// mix adds x to a hash of what came before it.
+func mix(h, x uint64) uint64 {
+	h = (h ^ x) * 0x9e3779b97f4a7c15
+	return h ^ h>>32
+}
+
+// shapeOf is what of a column's values goes into a hash before them, so that lists that end elsewhere have other hashes.
+func shapeOf(k valueKind, n int) uint64 { return uint64(n)<<8 | uint64(k) }
+
+// mixInto adds all values to a hash.
+func (v *values) mixInto(h uint64) uint64 {
+	h = mix(h, shapeOf(v.kind, v.len()))
 	for i := range v.len() {
 		switch v.kind {
-		case ints:
-			dst = binary.LittleEndian.AppendUint64(dst, uint64(v.ints[i]))
+		case ints, pairs:
+			h = mix(h, uint64(v.ints[i]))
+			if v.kind == pairs {
+				h = mix(h, uint64(math.Float32bits(v.floats[i])))
+			}
 		case texts:
-			dst = binary.LittleEndian.AppendUint32(dst, uint32(len(v.texts[i])))
-			dst = append(dst, v.texts[i]...)
+			h = mix(h, fid.HashBytes(v.texts[i]))
 		default:
-			dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(v.floats[i]))
+			h = mix(h, uint64(math.Float32bits(v.floats[i])))
 		}
 	}
-	return dst
+	return h
 }

@@ -260,13 +260,9 @@ func (w *worker) addWhole(r *arrowRecord, positions []int64, times *array.Int64)
 	r.picker.begin(mem)
 	defer r.picker.end()
 	if w.core.program.holdout.on {
-		for r.row = range n {
-			other, err := w.extract.elsewhere(r, nil)
-			if err != nil {
-				r.row = -1
-				return false
-			}
-			r.picker.keep(r.row, !other)
+		if w.extract.pick(r, n) != nil {
+			r.row = -1
+			return false
 		}
 		n = len(r.picker.rows)
 	}
