@@ -255,33 +255,34 @@ func TestEveryCommandWithEverySource(t *testing.T) {
 			var trained struct {
 				Result struct {
 					Examples int
+					HeldOut  int              `json:"held_out"` // by eval.holdout, which init writes for files
 					BadRows  map[string]int64 `json:"bad_rows"`
 				}
 			}
 			if err := json.Unmarshal([]byte(ok(with("train", "--json")...).stdout), &trained); err != nil {
 				t.Fatal(err)
 			}
-			if n := trained.Result.Examples; n != 300 && kind != "synthetic" || n == 0 || len(trained.Result.BadRows) > 0 {
+			heldOut := trained.Result.HeldOut
+			if n := trained.Result.Examples; n+heldOut != 300 && kind != "synthetic" || n == 0 || len(trained.Result.BadRows) > 0 {
 				t.Errorf("%+v is trained", trained)
 			}
 			ok("inspect", run)
-			// The source itself serves to evaluate too.
+			if heldOut > 0 { // of files
+				if o := ok(with("eval", "--json")...); !strings.Contains(o.stdout, `"auc"`) || !strings.Contains(o.stdout, fmt.Sprintf(`"examples": %d,`, heldOut)) {
+					t.Errorf("%d examples are held out:\n%s", heldOut, o.stdout)
+				}
+				return
+			}
+			// The source itself serves to evaluate a stream.
 			var eval []string
 			for _, s := range set {
 				if rest, ok := strings.CutPrefix(s, "source."); ok {
 					eval = append(eval, "--set", "eval.source."+rest)
 				}
 			}
-			kindOf := map[bool]string{true: "text", false: "tfrecord"}[!strings.HasPrefix(filepath.Base(target), "g.") && !strings.HasPrefix(filepath.Base(target), "h-")]
-			switch {
-			case strings.HasPrefix(target, "kafka://"):
+			if strings.HasPrefix(target, "kafka://") {
 				host, topic, _ := strings.Cut(strings.TrimPrefix(target, "kafka://"), "/")
 				eval = append(eval, "--set", "eval.source.kafka.brokers="+host, "--set", "eval.source.kafka.topic="+topic)
-			case target == "synthetic":
-			case strings.HasSuffix(target, ".parquet"):
-				eval = append(eval, "--set", "eval.source.parquet.files="+target)
-			default:
-				eval = append(eval, "--set", "eval.source."+kindOf+".files="+target)
 			}
 			o := ok(with("eval", append(eval, "--json")...)...)
 			if !strings.Contains(o.stdout, `"auc"`) {
