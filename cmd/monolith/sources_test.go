@@ -280,8 +280,8 @@ func TestEveryCommandWithEverySource(t *testing.T) {
 					eval = append(eval, "--set", "eval.source."+rest)
 				}
 			}
-			if strings.HasPrefix(target, "kafka://") {
-				host, topic, _ := strings.Cut(strings.TrimPrefix(target, "kafka://"), "/")
+			if address, ok := strings.CutPrefix(target, "kafka://"); ok {
+				host, topic, _ := strings.Cut(address, "/")
 				eval = append(eval, "--set", "eval.source.kafka.brokers="+host, "--set", "eval.source.kafka.topic="+topic)
 			}
 			o := ok(with("eval", append(eval, "--json")...)...)
