@@ -1,13 +1,10 @@
 package job_test
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"os"
@@ -96,25 +93,7 @@ func numbersIn(t *testing.T, dir string) map[int64]int {
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("%s has no rows: %v", dir, err)
 	}
-	for _, path := range paths {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		z, err := gzip.NewReader(bytes.NewReader(data))
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		for d := json.NewDecoder(z); ; {
-			var row struct{ N float64 }
-			if err := d.Decode(&row); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatalf("%s: %v", path, err)
-			}
-			out[int64(math.Round(row.N))]++
-		}
-	}
+	eachLine(t, paths, func(row struct{ N float64 }) { out[int64(math.Round(row.N))]++ })
 	return out
 }
 

@@ -104,14 +104,9 @@ func rowsIn(t *testing.T, dir string) map[rowPlace]string {
 	return out
 }
 
-// linesIn reads the predictions of a folder of JSON lines; each may be there once.
-func linesIn(t *testing.T, dir string) map[rowPlace]float64 {
+// eachLine calls each with the lines of compressed files of JSON lines.
+func eachLine[T any](t *testing.T, paths []string, each func(T)) {
 	t.Helper()
-	out := map[rowPlace]float64{}
-	paths, err := filepath.Glob(filepath.Join(dir, "[^.]*.jsonl.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, path := range paths {
 		data, err := os.ReadFile(path)
 		if err != nil {
@@ -122,23 +117,40 @@ func linesIn(t *testing.T, dir string) map[rowPlace]float64 {
 			t.Fatalf("%s: %v", path, err)
 		}
 		for d := json.NewDecoder(z); ; {
-			var row struct {
-				Prediction *float64
-				Position   int64
-				Split      string
-			}
+			var row T
 			if err := d.Decode(&row); errors.Is(err, io.EOF) {
 				break
-			} else if err != nil || row.Prediction == nil {
-				t.Fatalf("%s: %+v, %v", path, row, err)
+			} else if err != nil {
+				t.Fatalf("%s: %v", path, err)
 			}
-			at := rowPlace{row.Split, row.Position}
-			if _, ok := out[at]; ok {
-				t.Errorf("%v is there twice", at)
-			}
-			out[at] = *row.Prediction
+			each(row)
 		}
 	}
+}
+
+// linesIn reads the predictions of a folder of JSON lines; each may be there once.
+func linesIn(t *testing.T, dir string) map[rowPlace]float64 {
+	t.Helper()
+	out := map[rowPlace]float64{}
+	paths, err := filepath.Glob(filepath.Join(dir, "[^.]*.jsonl.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type line struct {
+		Prediction *float64
+		Position   int64
+		Split      string
+	}
+	eachLine(t, paths, func(row line) {
+		if row.Prediction == nil {
+			t.Fatalf("%+v", row)
+		}
+		at := rowPlace{row.Split, row.Position}
+		if _, ok := out[at]; ok {
+			t.Errorf("%v is there twice", at)
+		}
+		out[at] = *row.Prediction
+	})
 	return out
 }
 
