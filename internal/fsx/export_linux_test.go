@@ -21,3 +21,6 @@ func RefusePwritev2(f DiskFile, refusal error, all bool, synced *int) {
 		return syncData(f)
 	}
 }
+
+// Fd is the open file of a lock.
+func (l *Lock) Fd() uintptr { return l.f.Fd() }

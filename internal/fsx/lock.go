@@ -28,4 +28,7 @@ func TryLock(path string) (*Lock, error) {
 }
 
 // Close gives the lock back. The file stays: removing it would race with the next owner.
-func (l *Lock) Close() error { return l.f.Close() }
+func (l *Lock) Close() error {
+	// Closing alone is not enough where this process is starting another one at this moment, which has the file too until its program is loaded.
+	return errors.Join(unlock(l.f), l.f.Close())
+}

@@ -16,3 +16,5 @@ func lock(f *os.File) error {
 	}
 	return err
 }
+
+func unlock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }
