@@ -1,6 +1,7 @@
 package simd
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -124,8 +125,12 @@ func (p *Pool) Run(n int, t Task) {
 	p.task, p.blocks, p.sharers = t, n, min(n, p.threads)
 	p.done.Store(0)
 	p.run++
-	for w := range p.sharers {
-		p.shares[w].word.Store(uint64(p.run)<<32 | uint64(p.first(w+1)-p.first(w)))
+	for w := range p.shares { // those beyond have none
+		n := 0
+		if w < p.sharers {
+			n = p.first(w+1) - p.first(w)
+		}
+		p.shares[w].word.Store(uint64(p.run)<<32 | uint64(n))
 	}
 	p.wake(min(n-1, len(p.sleepers)))
 	for p.take(0) {
@@ -179,6 +184,10 @@ func (p *Pool) take(worker int) bool {
 			left := word.Load()
 			if uint32(left) == 0 {
 				break
+			}
+			// While a run begins, its own share of it may have come, or be about to, since it was looked at: then it looks again.
+			if i > 0 && p.shares[worker].word.Load() != left&^math.MaxUint32 {
+				return false
 			}
 			if word.CompareAndSwap(left, left-1) {
 				blocks := p.blocks
