@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"sync"
+
+	"github.com/monolith-go/monolith/internal/crew"
 )
 
 // fan calls all shards of a client at the same time: a goroutine costs a hundredth of what a message or a disk's answer does, and shards of
@@ -15,11 +17,10 @@ type fan struct {
 
 // fanCall is one call of all shards, with its memory.
 type fanCall struct {
+	crew.Crew
 	ctx  context.Context
 	do   func(ctx context.Context, s int) error
 	errs []error
-	run  []func() // by shard, made once
-	wg   sync.WaitGroup
 }
 
 // each calls do for every shard and joins the errors of all.
@@ -32,12 +33,7 @@ func (f *fan) each(ctx context.Context, shards int, do func(ctx context.Context,
 	}
 	c := f.take(shards)
 	c.ctx, c.do = ctx, do
-	c.wg.Add(shards - 1)
-	for _, run := range c.run[1:shards] {
-		go run()
-	}
-	c.errs[0] = do(ctx, 0)
-	c.wg.Wait()
+	c.Do(shards, c)
 	err := errors.Join(c.errs[:shards]...)
 	clear(c.errs)
 	c.ctx, c.do = nil, nil
@@ -46,6 +42,9 @@ func (f *fan) each(ctx context.Context, shards int, do func(ctx context.Context,
 	f.idle = append(f.idle, c)
 	return err
 }
+
+// Part implements [crew.Task].
+func (c *fanCall) Part(s int) { c.errs[s] = c.do(c.ctx, s) }
 
 // take returns a call of so many shards that nobody has.
 func (f *fan) take(shards int) *fanCall {
@@ -57,16 +56,8 @@ func (f *fan) take(shards int) *fanCall {
 	} else {
 		c = &fanCall{}
 	}
-	c.grow(shards)
-	return c
-}
-
-func (c *fanCall) grow(shards int) {
-	for s := len(c.run); s < shards; s++ {
-		c.errs = append(c.errs, nil)
-		c.run = append(c.run, func() {
-			defer c.wg.Done()
-			c.errs[s] = c.do(c.ctx, s)
-		})
+	if n := shards - len(c.errs); n > 0 {
+		c.errs = append(c.errs, make([]error, n)...)
 	}
+	return c
 }

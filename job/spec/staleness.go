@@ -30,7 +30,7 @@ func FewBatches(stale int64) int64 {
 // many under way.
 func (c *Config) InTurn() bool { return c.Train.Workers > 2 && c.Runner == RunnerLocal }
 
-// StepThreads is how many threads the model of a worker uses in this process.
+// StepThreads is how many threads the model of a worker uses in this process, and its rows in shards that are in it.
 func (c *Config) StepThreads() int {
 	switch {
 	case c.Train.Threads > 0:

@@ -16,7 +16,7 @@ type Train struct {
 	// Workers is how many batches are trained at once, each worker reading splits of its own. With more than one the
 	// order of updates depends on timing.
 	Workers int `yaml:"workers" default:"1" min:"1" max:"1024"`
-	// Threads is how many threads the model of each worker uses; results have the same bits with any number. 0: this process's cores shared
+	// Threads is how many threads the model of each worker uses, and its rows' lookups and updates in shards of the same process; results have the same bits with any number. 0: this process's cores shared
 	// among its workers, and 1 on runners other than local, whose executors share them.
 	Threads int `yaml:"threads" default:"0" min:"0" max:"1024"`
 	// Precision is what the operands of the model's products are rounded to, float32 (not at all) or bf16, in training, evaluation and predictions: activations,

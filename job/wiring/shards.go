@@ -66,7 +66,7 @@ func ClusterOptions(c *spec.Config, plan *pipeline.Plan, m model.Model) (coordin
 	o := coordinator.Options{
 		Layout: m.Layout(), NumShards: c.PS.Shards, Dir: stored.SnapshotsIn(c), Keep: c.Snapshot.Keep, KeepFor: time.Duration(c.Snapshot.KeepFor),
 		Incremental: c.Snapshot.Incremental, Every: time.Duration(c.Snapshot.Every), Tolerate: c.Snapshot.Tolerate,
-		MaxStaged: maxStaged(c), Precision: Precision(&c.PS), Log: stored.LogOptions(c), Recovery: recovery(c), Lease: time.Duration(c.PS.Lease),
+		MaxStaged: maxStaged(c), Precision: Precision(&c.PS), Threads: c.StepThreads(), Log: stored.LogOptions(c), Recovery: recovery(c), Lease: time.Duration(c.PS.Lease),
 		ConsumerIdle: time.Duration(c.PS.ConsumerIdle),
 		Meta:         map[string]string{"job": c.Name, "plan": plan.Hash(), "model": m.String()},
 		Recipe:       c.Recipe().JSON(), Fit: stored.Policies(c), Carry: []string{stored.ReferenceBatchKey},

@@ -72,7 +72,7 @@ type Rows struct {
 }
 
 // Found is where a lookup found the rows of a table of this process, for the update of the same fids, which need not find them again. Who looks up and
-// pushes passes it on as it is. The zero value knows nothing, and what may have changed since is found again.
+// pushes passes it on as it is, and its fids are distinct: several threads may update their rows. The zero value knows nothing, and what may have changed since is found again.
 type Found struct {
 	// In is the table, and Removed how many rows it had removed until then: a number stays with its fid until another row is removed.
 	In      any

@@ -116,6 +116,8 @@ type Options struct {
 	After uint64
 	// Writers is how many shards of this process may write their parts of a snapshot at the same time; 0: all shards are in it.
 	Writers int
+	// Threads is how many goroutines do a worker's lookup or update of many rows in the shards of this process, which share them; 0: one a shard.
+	Threads int
 	// Memory is what the rows of the shards of this process, and their copies while a snapshot is taken, are taken from; nil
 	// has no limit.
 	Memory *table.Memory
@@ -359,6 +361,7 @@ func (o Options) Node(index, numShards int) shard.Options {
 	if n.Writers = o.Writers; n.Writers == 0 {
 		n.Writers = min(numShards, runtime.GOMAXPROCS(0)) // see Cluster.write
 	}
+	n.Threads = o.Threads / numShards
 	if o.Log != nil {
 		n.Shared = o.Shared
 	}

@@ -47,6 +47,8 @@ type Options struct {
 	Track bool
 	// Writers is how many nodes of this process may write a snapshot at the same time; 0 means 1.
 	Writers int
+	// Threads is how many goroutines do a lookup or an update of many rows; 0 means 1. An update is divided where it brings what its lookup found. The bits are the same with any number.
+	Threads int
 	// ConsumerIdle is for how long changes are kept for a consumer that does not ask; 0 means [ps.DefaultConsumerIdle].
 	ConsumerIdle time.Duration
 	// Memory is what rows, and their copies while a snapshot is taken, are taken from; nil has no limit.
@@ -159,6 +161,7 @@ func (n *Node) empty(numShards int) (*Shard, error) {
 	// not mean other values.
 	s.version = ps.NewID()<<32 | 1
 	s.free = n.free
+	s.SetThreads(n.opts.Threads)
 	if n.opts.Track {
 		s.Track()
 	}

@@ -14,7 +14,7 @@ import (
 
 // Shard is the state of one shard: the rows of its virtual buckets, the dense tensors that lie there, what is applied and
 // staged of every split, and the sessions of clients. It is plain functions over memory, without I/O, clocks or
-// goroutines. Lookup, Dense and the methods that say so may overlap each other; all others exclude everything. The caller
+// goroutines but those that [Shard.SetThreads] allows. Lookup, Dense and the methods that say so may overlap each other; all others exclude everything. The caller
 // keeps the lock.
 type Shard struct {
 	place     ps.Placement
@@ -90,6 +90,16 @@ func New(l *param.Layout, index, numShards, maxStaged int, mem *table.Memory) (*
 		s.dense = append(s.dense, d)
 	}
 	return s, nil
+}
+
+// SetThreads is [table.Mem.SetThreads] of the tables.
+func (s *Shard) SetThreads(n int) {
+	for _, t := range s.plain {
+		t.SetThreads(n)
+	}
+	for _, t := range s.retained {
+		t.SetThreads(n)
+	}
 }
 
 // Lookup fills rows. It may overlap other lookups. Errors: [ps.ErrLayout], [ps.ErrClosed].

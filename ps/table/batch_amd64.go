@@ -1,8 +1,10 @@
 package table
 
 import (
+	"math"
 	"unsafe"
 
+	"github.com/monolith-go/monolith/internal/crew"
 	"github.com/monolith-go/monolith/internal/simd"
 	"github.com/monolith-go/monolith/model/param"
 )
@@ -223,11 +225,103 @@ type chunk struct {
 }
 
 func (t *Mem) applyVector(u *Update) {
-	if t.chunk == nil {
-		t.chunk = new(chunk)
-	}
-	at, ids, missed := &t.chunk.at, &t.chunk.ids, &t.chunk.missed
 	known := t.numbersOf(u)
+	if !t.applySpread(u, known) {
+		t.applyRows(t.lanes[0], u, known, true)
+	}
+}
+
+// mostAbsent is of how many rows one may be new for an update to be spread: they are made by one goroutine first, which takes longer than to update them.
+const mostAbsent = 8
+
+// applySpread applies an update on several goroutines, each to pieces of its rows, and reports whether it did: it does where rows are known, most of them are
+// there, and no cut wants to keep what they were.
+func (t *Mem) applySpread(u *Update, known []uint32) bool {
+	if t.threads == 1 || len(u.Keys) <= pieceRows || known == nil || u.Op != param.Train || len(t.cuts) > 0 {
+		return false
+	}
+	s := &t.spread
+	absent := 0
+	for _, id := range known {
+		if id == noRow {
+			absent++
+		}
+	}
+	if absent*mostAbsent > len(known) {
+		return false
+	}
+	s.numbers = append(s.numbers[:0], known...)
+	if absent > 0 {
+		t.makeAbsent(u.Keys, s.numbers)
+	}
+	t.noteChanged(u.Keys, s.numbers)
+	s.t, s.u = t, *u
+	n := s.deal(len(u.Keys), t.threads)
+	for len(t.lanes) < n {
+		t.lanes = append(t.lanes, t.newLane())
+	}
+	s.Do(n, s)
+	s.u = Update{}
+	return true
+}
+
+// makeAbsent finds or makes the rows of keys whose numbers are noRow.
+func (t *Mem) makeAbsent(keys []int64, ids []uint32) {
+	absent := t.lanes[0].chunk.missed[:0]
+	from := 0
+	for i, id := range ids {
+		if id == noRow {
+			absent = append(absent, uint16(i-from))
+		}
+		if len(absent) == cap(absent) || i-from == math.MaxUint16 || i == len(ids)-1 {
+			t.makeRows(keys[from:], ids[from:], absent)
+			absent, from = absent[:0], i+1
+		}
+	}
+}
+
+// makeRows finds or makes the rows of the keys of these places, at most [applyChunk].
+func (t *Mem) makeRows(keys []int64, ids []uint32, absent []uint16) {
+	var hashes [applyChunk]uint64
+	homes := uint8(0)
+	for i, k := range absent {
+		hashes[i] = Hash(keys[k])
+		homes += t.index.home(hashes[i]).n
+	}
+	touched(homes, 0)
+	t.fetchNext(len(absent))
+	for i, k := range absent {
+		ids[k] = t.findOrCreate(hashes[i], keys[k])
+	}
+}
+
+// updateSpread is an update that goroutines share. The numbers are those of its rows, all of which are there.
+type updateSpread struct {
+	crew.Crew
+	pieces
+	t       *Mem
+	u       Update
+	numbers []uint32
+}
+
+// Part implements [crew.Task].
+func (s *updateSpread) Part(i int) {
+	width := s.t.widths[s.u.Op]
+	for {
+		from, to := s.take()
+		if from >= to {
+			return
+		}
+		u := s.u
+		u.Keys, u.Counts, u.Grads = u.Keys[from:to], u.Counts[from:to], u.Grads[from*width:to*width]
+		s.t.applyRows(s.t.lanes[i], &u, s.numbers[from:to], false)
+	}
+}
+
+// applyRows applies an update on this goroutine, whose scratch l is. Where known is not nil it has the rows' numbers, noRow for those that may be new. Calls for
+// different rows may overlap where all are known and save is not set: who calls has seen to it that nothing is to be kept of them.
+func (t *Mem) applyRows(l *lane, u *Update, known []uint32, save bool) {
+	at, ids, missed := &l.chunk.at, &l.chunk.ids, &l.chunk.missed
 	resolve := func(from int) {
 		if from >= len(u.Keys) {
 			return
@@ -236,7 +330,7 @@ func (t *Mem) applyVector(u *Update) {
 		b := from / applyChunk % 2
 		if known != nil {
 			copy(ids[b][:], known[from:from+len(keys)])
-			t.resolveKnown(keys, ids[b][:len(keys)], at[b][:len(keys)])
+			t.resolveKnown(l, keys, ids[b][:len(keys)], at[b][:len(keys)])
 			return
 		}
 		p := t.probes()
@@ -245,7 +339,7 @@ func (t *Mem) applyVector(u *Update) {
 		if misses == 0 {
 			return
 		}
-		p.rest(missed[:misses], t.chunk.scratch[:])
+		p.rest(missed[:misses], l.chunk.scratch[:])
 		var rows, metas [applyChunk]uintptr
 		k := 0
 		for _, i := range missed[:misses] {
@@ -266,10 +360,12 @@ func (t *Mem) applyVector(u *Update) {
 		resolve(from + applyChunk)
 		b := from / applyChunk % 2
 		n := min(applyChunk, len(u.Keys)-from)
-		for _, c := range t.cuts {
-			c.askWhether(ids[1-b][:max(0, min(applyChunk, len(u.Keys)-from-applyChunk))])
+		if save {
+			for _, c := range t.cuts {
+				c.askWhether(ids[1-b][:max(0, min(applyChunk, len(u.Keys)-from-applyChunk))])
+			}
+			t.save(u.Keys[from:from+n], ids[b][:n])
 		}
-		t.save(u.Keys[from:from+n], ids[b][:n])
 		if u.Op != param.Train {
 			for i := range n {
 				t.editRow(u, from+i, floatsAt(at[b][i], t.slabs.stride), t.slabs.metaOf(ids[b][i]))
@@ -277,7 +373,7 @@ func (t *Mem) applyVector(u *Update) {
 			continue
 		}
 		for i := range t.segs {
-			t.updateVector(&t.segs[i], u, from, at[b][:n], ids[b][:n])
+			t.updateVector(l, &t.segs[i], u, from, at[b][:n], ids[b][:n])
 		}
 		if t.slabs.narrow() {
 			countNarrow(&at[b][0], uintptr(4*t.slabs.stride), &u.Counts[from], n, u.Time)
@@ -289,26 +385,18 @@ func (t *Mem) applyVector(u *Update) {
 
 // resolveKnown is what resolveRows and its kin do, for keys whose rows' numbers are in ids already, noRow where a key had none: it has got
 // one since, or gets one now.
-func (t *Mem) resolveKnown(keys []int64, ids []uint32, at []uintptr) {
+func (t *Mem) resolveKnown(l *lane, keys []int64, ids []uint32, at []uintptr) {
 	p := t.probes()
-	p.n, p.ids, p.at, p.missed, p.span = len(ids), &ids[0], &at[0], &t.chunk.missed[0], p.stride
+	p.n, p.ids, p.at, p.missed, p.span = len(ids), &ids[0], &at[0], &l.chunk.missed[0], p.stride
 	if t.slabs.narrow() { // their metas lie behind them
 		p.metas = nil
 	}
-	absent := t.chunk.missed[:placeRows(&p)]
+	absent := l.chunk.missed[:placeRows(&p)]
 	if len(absent) == 0 {
 		return
 	}
-	var hashes [applyChunk]uint64
-	homes := uint8(0)
-	for i, k := range absent {
-		hashes[i] = Hash(keys[k])
-		homes += t.index.home(hashes[i]).n
-	}
-	touched(homes, 0)
-	t.fetchNext(len(absent))
-	for i, k := range absent {
-		ids[k] = t.findOrCreate(hashes[i], keys[k])
+	t.makeRows(keys, ids, absent)
+	for _, k := range absent {
 		at[k] = t.slabs.address(ids[k])
 	}
 }
@@ -327,25 +415,25 @@ func (t *Mem) fetchNext(n int) {
 }
 
 // updateVector applies the gradients of the keys from number from on to one segment of their rows.
-func (t *Mem) updateVector(s *segmentRule, u *Update, from int, at []uintptr, ids []uint32) {
+func (t *Mem) updateVector(l *lane, s *segmentRule, u *Update, from int, at []uintptr, ids []uint32) {
 	width := t.widths[u.Op]
 	if s.rows == nil || s.spec.Delay > 0 || s.spec.L1 > 0 {
 		for i, id := range ids {
-			t.updateSegment(s, t.slabs.row(id), u.Grads[(from+i)*width:][:width])
+			t.updateSegment(l, s, t.slabs.row(id), u.Grads[(from+i)*width:][:width])
 		}
 		return
 	}
-	g := &t.segments
+	g := &l.segments
 	g.Rows, g.Weights, g.State, g.Dim = at, uintptr(4*s.p), uintptr(4*(t.packed+s.s)), s.wn
 	g.Grads, g.Step, g.L2 = u.Grads[from*width+s.w:], width, s.spec.L2
 	if s.spec.Clip > 0 {
-		t.clip(s, g)
+		t.clip(l, s, g)
 	}
 	s.rows.UpdateRows(g, s.rate)
 }
 
 // clip gives the rule gradients within the segment's bound. They are copied where one is not.
-func (t *Mem) clip(s *segmentRule, g *simd.Segments) {
+func (t *Mem) clip(l *lane, s *segmentRule, g *simd.Segments) {
 	var factors [applyChunk]float32
 	all := float32(1)
 	for i := range g.Rows {
@@ -356,11 +444,11 @@ func (t *Mem) clip(s *segmentRule, g *simd.Segments) {
 		return
 	}
 	for i := range g.Rows {
-		to := t.clipped[i*s.wn:][:s.wn]
+		to := l.clipped[i*s.wn:][:s.wn]
 		copy(to, g.Grads[i*g.Step:])
 		if factors[i] != 1 {
 			simd.Scale(factors[i], to)
 		}
 	}
-	g.Grads, g.Step = t.clipped, s.wn
+	g.Grads, g.Step = l.clipped, s.wn
 }

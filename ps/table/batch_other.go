@@ -19,3 +19,6 @@ func (t *Mem) fetch([]entry, int) {}
 
 // ask would ask for memory ahead of its use.
 func (t *Mem) ask([]uintptr, int) {}
+
+// updateSpread is of no use here.
+type updateSpread struct{}

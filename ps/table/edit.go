@@ -29,7 +29,7 @@ func (t *Mem) editRow(u *Update, i int, row []float32, m *meta) {
 func (t *Mem) add(row, values []float32) {
 	w := row[:t.packed]
 	if t.halves {
-		w = t.weights
+		w = t.lanes[0].weights
 		t.unpack(w, row)
 	}
 	for i, v := range values {

@@ -31,16 +31,14 @@ type Mem struct {
 	slabs   slabs
 	numbers numbers
 	len     int
-	removed uint64    // rows, ever
-	grad    []float32 // as a rule gets it, scratch of Apply
+	removed uint64 // rows, ever
 	// examples is how many examples the model was trained on before the update under way.
 	examples int64
-	weights  []float32 // of a row, scratch of Apply where there are halves
-	// segments and chunk are scratch of Apply where vector is set.
-	segments simd.Segments
-	chunk    *chunk
-	// clipped are the gradients of a chunk where a segment has a bound for them.
-	clipped []float32
+	// lanes is the scratch of Apply, of each goroutine; the first one is there from the beginning.
+	lanes   []*lane
+	threads int
+	lookups lookups
+	spread  updateSpread
 	cuts    []*cut
 	// space is for the next cut, or nil.
 	space *CutSpace
@@ -55,6 +53,17 @@ type Mem struct {
 	paid, wanted int
 	// vector is set where batches go through functions in assembly. Both ways give the same bits.
 	vector bool
+}
+
+// lane is the scratch of a goroutine that updates.
+type lane struct {
+	grad    []float32 // as a rule gets it
+	weights []float32 // of a row, where there are halves
+	// segments and chunk are for functions in assembly.
+	segments simd.Segments
+	chunk    chunk
+	// clipped are the gradients of a chunk where a segment has a bound for them.
+	clipped []float32
 }
 
 // segmentRule is how a segment of a row begins and changes.
@@ -79,11 +88,11 @@ var _ Table = (*Mem)(nil)
 
 // New makes an empty table, which takes its memory from mem. seed is that of the layout. The layout must be valid.
 func New(spec param.Table, seed uint64, mem *Memory) *Mem {
-	t := &Mem{name: spec.Name, seed: seed, dim: spec.Dim(), stateDim: spec.StateDim(), index: newIndex(), mem: mem, vector: vectors()}
+	t := &Mem{name: spec.Name, seed: seed, dim: spec.Dim(), stateDim: spec.StateDim(), index: newIndex(), mem: mem, vector: vectors(), threads: 1}
 	for op := range param.NumOps {
 		t.widths[op] = spec.Width(op)
 	}
-	widest, w, s, seen := 0, 0, 0, t.dim
+	w, s, seen := 0, 0, t.dim
 	for _, seg := range spec.Segments {
 		n := seg.Optimizer.StateDim(seg.Dim)
 		rows, _ := seg.Optimizer.(optim.RowUpdater)
@@ -93,20 +102,31 @@ func New(spec param.Table, seed uint64, mem *Memory) *Mem {
 		})
 		values := t.segs[len(t.segs)-1].values
 		t.packed, t.halves = t.packed+values.Words(seg.Dim), t.halves || values != optim.FP32
-		widest, w, s = max(widest, seg.Dim), w+seg.Dim, s+n
-		if seg.Clip > 0 {
-			t.clipped = make([]float32, max(len(t.clipped), applyChunk*seg.Dim))
-		}
+		w, s = w+seg.Dim, s+n
 		if seg.Delay > 0 {
 			seen += seg.Dim
 		}
 	}
-	t.grad = make([]float32, widest)
-	if t.halves {
-		t.weights = make([]float32, t.dim)
-	}
+	t.lanes = []*lane{t.newLane()}
 	t.slabs = newSlabs(t.packed + t.stateDim)
 	return t
+}
+
+func (t *Mem) newLane() *lane {
+	l := &lane{}
+	widest, clipped := 0, 0
+	for i := range t.segs {
+		s := &t.segs[i]
+		widest = max(widest, s.wn)
+		if s.spec.Clip > 0 {
+			clipped = max(clipped, applyChunk*s.wn)
+		}
+	}
+	l.grad, l.clipped = make([]float32, widest), make([]float32, clipped)
+	if t.halves {
+		l.weights = make([]float32, t.dim)
+	}
+	return l
 }
 
 // Len implements [Table].
@@ -131,10 +151,7 @@ func (t *Mem) Lookup(keys []int64, dst []float32) (found int) {
 	if len(dst) != len(keys)*t.dim {
 		panic(fmt.Sprintf("table: %d values for %d keys of dim %d", len(dst), len(keys), t.dim))
 	}
-	if t.vector {
-		return t.lookupVector(keys, dst, nil)
-	}
-	return t.lookupPortable(keys, dst)
+	return t.lookupSpread(keys, dst, nil)
 }
 
 // noRow is the number of a row that is not there.
@@ -148,7 +165,7 @@ func (t *Mem) LookupFound(keys []int64, dst []float32, f *param.Found) (found in
 	}
 	f.In, f.Removed = t, t.removed
 	f.Numbers = slices.Grow(f.Numbers[:0], len(keys))[:len(keys)]
-	return t.lookupVector(keys, dst, f.Numbers)
+	return t.lookupSpread(keys, dst, f.Numbers)
 }
 
 // numbersOf returns the row numbers that an update brings of its keys, noRow where one had none; nil: it brings none that are true.
@@ -323,7 +340,7 @@ func (t *Mem) applyPortable(u *Update) {
 				continue
 			}
 			for j := range t.segs {
-				t.updateSegment(&t.segs[j], row, u.Grads[at*width:][:width])
+				t.updateSegment(t.lanes[0], &t.segs[j], row, u.Grads[at*width:][:width])
 			}
 			m.seen(u, at)
 		}
@@ -367,7 +384,7 @@ func (t *Mem) create(h uint64, key int64) uint32 {
 func (t *Mem) initialize(row []float32, key int64) {
 	w, state := row[:t.packed], row[t.packed:]
 	if t.halves {
-		w = t.weights
+		w = t.lanes[0].weights
 	}
 	t.initial(uint64(key), w)
 	for i := range t.segs {
@@ -388,15 +405,15 @@ func (t *Mem) tellSpilled() {
 }
 
 // updateSegment applies what an update has of a row to one of its segments.
-func (t *Mem) updateSegment(s *segmentRule, row, grad []float32) {
+func (t *Mem) updateSegment(l *lane, s *segmentRule, row, grad []float32) {
 	w, state, g := row[s.p:], row[t.packed+s.s:][:s.sn], grad[s.w:s.w+s.wn]
 	if s.values == optim.FP32 {
 		w = w[:s.wn]
 	} else {
-		w = t.weights[:s.wn]
+		w = l.weights[:s.wn]
 		s.decode(w, row)
 	}
-	optim.Apply(s.rule, w, state, s.spec.Gradient(w, g, grad[s.seen:], t.grad), s.rate, t.examples)
+	optim.Apply(s.rule, w, state, s.spec.Gradient(w, g, grad[s.seen:], l.grad), s.rate, t.examples)
 	if s.values != optim.FP32 {
 		s.encode(row, w)
 	}
