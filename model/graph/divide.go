@@ -52,3 +52,26 @@ func (s *Session) divide(o divisible, n *node, p pass, items, elements, grain in
 	w.size = max((size+grain-1)/grain, 1) * grain
 	s.pool.Run((items+w.size-1)/w.size, w)
 }
+
+// zeroing is memory that the threads of a session clear. It is a [simd.Task].
+type zeroing struct{ x []float32 }
+
+// zeroBlock is how much a thread clears at a time.
+const zeroBlock = 1 << 15
+
+// Block implements [simd.Task].
+func (z *zeroing) Block(_, block int) {
+	from := block * zeroBlock
+	clear(z.x[from:min(from+zeroBlock, len(z.x))])
+}
+
+// zero has a session's threads clear x.
+func (s *Session) zero(x []float32) {
+	if s.pool.Threads() == 1 || len(x) <= zeroBlock {
+		clear(x)
+		return
+	}
+	s.zeroing.x = x
+	s.pool.Run((len(x)+zeroBlock-1)/zeroBlock, &s.zeroing)
+	s.zeroing.x = nil
+}

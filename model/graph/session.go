@@ -34,6 +34,7 @@ type Session struct {
 	losses      []float64
 	batches     []loss.Batch
 	work        work
+	zeroing     zeroing
 	// logits are what Logits returns.
 	logits [][]float32
 	// spare takes the gradient of a value that two heads share.
@@ -143,7 +144,7 @@ func (s *Session) back(in *model.Inputs) (predictions [][]float32, losses []floa
 	clear(s.denseGrad)
 	for t, values := range in.Values {
 		s.tableGrads[t] = resize(s.tableGrads[t], len(values))
-		clear(s.tableGrads[t])
+		s.zero(s.tableGrads[t])
 	}
 	for i := range s.fresh {
 		s.fresh[i] = true
