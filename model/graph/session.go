@@ -141,7 +141,7 @@ func (s *Session) Step(in *model.Inputs, seed uint64) (predictions [][]float32, 
 // back is the second half of a step.
 func (s *Session) back(in *model.Inputs) (predictions [][]float32, losses []float64) {
 	s.denseGrad = resize(s.denseGrad, s.g.layout.DenseLen())
-	clear(s.denseGrad)
+	s.zero(s.denseGrad)
 	for t, values := range in.Values {
 		s.tableGrads[t] = resize(s.tableGrads[t], len(values))
 		s.zero(s.tableGrads[t])

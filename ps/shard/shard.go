@@ -29,6 +29,9 @@ type Shard struct {
 	maxJump int64
 	clock   clock
 	dense   []denseTensor
+	// threads is how many goroutines an update of these may take.
+	threads     int
+	denseUpdate denseUpdate
 	// version counts changes of the dense tensors from 1.
 	version  uint64
 	splits   map[ps.SplitID]*split
@@ -47,13 +50,6 @@ type Shard struct {
 	closed  bool
 }
 
-// denseTensor is a dense parameter with its optimizer's state.
-type denseTensor struct {
-	spec           param.Tensor
-	weights, state []float32
-	grad           []float32 // scratch for the L2 term
-}
-
 // New makes shard index of numShards with the initial values of the layout. Its tables take their memory from mem, which
 // may be nil. Errors: [ps.ErrLayout].
 func New(l *param.Layout, index, numShards, maxStaged int, mem *table.Memory) (*Shard, error) {
@@ -64,7 +60,7 @@ func New(l *param.Layout, index, numShards, maxStaged int, mem *table.Memory) (*
 		return nil, fmt.Errorf("ps: shard %d of %d: between 1 and %d shards are possible: %w", index, numShards, ps.NumBuckets, ps.ErrLayout)
 	}
 	s := &Shard{
-		place: ps.NewPlacement(l, numShards), index: index, maxStaged: max(maxStaged, 1), version: 1,
+		place: ps.NewPlacement(l, numShards), index: index, maxStaged: max(maxStaged, 1), version: 1, threads: 1,
 		splits: map[ps.SplitID]*split{}, sessions: map[uint64]*session{}, state: map[string][]byte{}, reserved: make([]int, len(l.Tables)),
 		free: &batches{},
 	}
@@ -77,6 +73,7 @@ func New(l *param.Layout, index, numShards, maxStaged int, mem *table.Memory) (*
 		r := table.NewRetained(t, l.Seed, mem, l.Retention, numShards)
 		s.tables, s.retained, s.maxJump = append(s.tables, r), append(s.retained, r), l.Retention.MaxJump
 	}
+	push := 0
 	for _, t := range l.Dense {
 		if s.place.TensorShard(t.Name) != index {
 			continue
@@ -87,13 +84,16 @@ func New(l *param.Layout, index, numShards, maxStaged int, mem *table.Memory) (*
 		if t.L2 != 0 || t.L1 != 0 || t.Delay > 0 {
 			d.grad = make([]float32, t.Len())
 		}
+		d.push = push
+		push += t.PushLen()
 		s.dense = append(s.dense, d)
 	}
 	return s, nil
 }
 
-// SetThreads is [table.Mem.SetThreads] of the tables.
+// SetThreads is [table.Mem.SetThreads] of the tables, and has updates of dense tensors done by as many.
 func (s *Shard) SetThreads(n int) {
+	s.threads = max(n, 1)
 	for _, t := range s.plain {
 		t.SetThreads(n)
 	}

@@ -315,11 +315,5 @@ func (s *Shard) apply(id ps.SplitID, b *batch) {
 		return
 	}
 	s.version++
-	at := 0
-	for i := range s.dense {
-		d := &s.dense[i]
-		n := d.spec.PushLen()
-		d.spec.Update(d.weights, d.state, b.dense[at:][:n], d.grad, b.lr, b.examples)
-		at += n
-	}
+	s.updateDense(b)
 }
