@@ -62,7 +62,7 @@ func (v rival) start(ctx context.Context, o bench.Options, data string, s shape)
 		}
 		return v.xlearn(ctx, path, data, s), func() {}, nil
 	}
-	v.args = append([]string{strconv.Itoa(s.batch), strconv.Itoa(s.workers)}, v.args...)
+	v.args = append([]string{strconv.Itoa(s.batch), strconv.Itoa(s.cores())}, v.args...)
 	return v.startScript(ctx, o, data, s.epochs*s.rows)
 }
 
@@ -172,7 +172,7 @@ func (v rival) xlearn(ctx context.Context, path, data string, s shape) bench.Can
 		kind = "1"
 	}
 	return bench.Candidate{Name: "xlearn", Timed: func() (work, seconds float64, err error) {
-		cmd := exec.CommandContext(ctx, path, filepath.Join(data, "rows.libsvm"), "-s", kind, "-k", "16", "-nthread", strconv.Itoa(s.workers),
+		cmd := exec.CommandContext(ctx, path, filepath.Join(data, "rows.libsvm"), "-s", kind, "-k", "16", "-nthread", strconv.Itoa(s.cores()),
 			"-e", strconv.Itoa(1+max(s.epochs, 3)), "-m", "none", "-l", filepath.Join(data, "xlearn.log"))
 		cmd.Env = append(os.Environ(), "USER=bench") // it needs one
 		cmd.WaitDelay = time.Second

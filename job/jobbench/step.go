@@ -19,6 +19,7 @@ type shape struct {
 	name, model string
 	batch       int
 	workers     int
+	threads     int    // of each worker; 0: one
 	rows        int    // in the files
 	epochs      int    // over them
 	train       string // further keys of that section, each after a comma
@@ -35,14 +36,20 @@ func shapes() []shape {
 	return []shape{
 		{name: "lr, batch 4096, 1 core", model: "{lr: {}}", batch: 4096, workers: 1, epochs: 2},
 		{name: "lr, batch 4096, 2 cores", model: "{lr: {}}", batch: 4096, workers: 2, epochs: 4},
+		{name: "lr, batch 4096, 2 cores, 1 worker", model: "{lr: {}}", batch: 4096, workers: 1, threads: 2, epochs: 4},
 		{name: "fm, batch 4096, 1 core", model: "{fm: {dim: 16}}", batch: 4096, workers: 1, epochs: 1},
 		{name: "fm, batch 4096, 2 cores", model: "{fm: {dim: 16}}", batch: 4096, workers: 2, epochs: 2},
+		{name: "fm, batch 4096, 2 cores, 1 worker", model: "{fm: {dim: 16}}", batch: 4096, workers: 1, threads: 2, epochs: 2},
 		{name: "deepfm, batch 512, 2 cores", model: deep, batch: 512, workers: 2, epochs: 1},
 		{name: "deepfm, batch 4096, 2 cores", model: deep, batch: 4096, workers: 2, epochs: 1},
+		{name: "deepfm, batch 4096, 2 cores, 1 worker", model: deep, batch: 4096, workers: 1, threads: 2, epochs: 1},
 		{name: "deepfm bf16, batch 512, 2 cores", model: deep, batch: 512, workers: 2, epochs: 1, train: bf16},
 		{name: "deepfm bf16, batch 4096, 2 cores", model: deep, batch: 4096, workers: 2, epochs: 1, train: bf16},
 	}
 }
+
+// cores is how many the job may use.
+func (s *shape) cores() int { return s.workers * max(s.threads, 1) }
 
 // Step measures jobs from Parquet to the last snapshot, with the shards in this process: examples a second. A job is run at least once in
 // each round; o.Rows is how many rows the files have. Other programs (o.With) train on as many examples of the same rows, which they have
@@ -71,7 +78,7 @@ func Step(ctx context.Context, o bench.Options) (results []bench.Result, err err
 			continue
 		}
 		s.rows = o.Rows
-		runtime.GOMAXPROCS(s.workers)
+		runtime.GOMAXPROCS(s.cores())
 		r, err := beside(ctx, o, name, s, dir, filepath.Join(dir, fmt.Sprintf("run-%d", i)))
 		if err != nil {
 			return nil, err

@@ -46,8 +46,8 @@ func TestStep(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	o := options(t, "lr|fm.*512")
 	results, err := jobbench.Step(t.Context(), o)
-	check(t, o, 4, results, err)
-	for name, n := range map[int]int{0: 1, 1: 1, 2: 4, 3: 1} {
+	check(t, o, 5, results, err)
+	for name, n := range map[int]int{0: 1, 1: 1, 2: 1, 3: 4, 4: 1} {
 		if got := results[name].Absent; len(got) != n {
 			t.Errorf("%s lacks %v", results[name].Name, got)
 		}
