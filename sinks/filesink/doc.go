@@ -20,5 +20,6 @@
 //   - This holds where all writers see one folder, on a file system with hard links and exclusive creation: local ones and
 //     NFS have them. Files that were moved away or deleted are not missed as long as the last one of each split is there.
 //
-// Rows of a range of positions that holds none (all were dropped) leave no trace: such a range at the end is read again.
+// A range of positions without rows (all were dropped, or held out) belongs to the file around it or, where a Flush finds none, to
+// a file without rows: otherwise a split that has none would be read again by every run. A crash before that Flush has the range read again, which writes nothing twice.
 package filesink

@@ -78,12 +78,14 @@ var (
 
 // split is how far a split has been written.
 type split struct {
-	id     pipeline.SplitID
-	stem   string
-	at     pipeline.Progress // of what was taken
-	stored pipeline.Position // the end of what is visible
-	file   *file             // nil: none is begun
-	failed error             // of a file that did not become visible: the next one must not begin after it
+	id      pipeline.SplitID
+	stem    string
+	at      pipeline.Progress // of what was taken
+	stored  pipeline.Position // the end of what is visible
+	from    pipeline.Position // where the range begins that was taken behind it
+	columns *arrow.Schema     // of what was taken last, which may have had no rows
+	file    *file             // nil: none is begun
+	failed  error             // of a file that did not become visible: the next one must not begin after it
 }
 
 // fault gives an error the name of the format's package.
@@ -138,7 +140,7 @@ func (w *Writer) Resume(ctx context.Context, source string, splits []pipeline.Sp
 		if old := w.splits[id]; old != nil && old.file != nil {
 			old.file.abandon()
 		}
-		w.splits[id] = &split{id: id, stem: stems[i], at: at, stored: at.Position}
+		w.splits[id] = &split{id: id, stem: stems[i], at: at, stored: at.Position, from: at.Position}
 		if at.Position != pipeline.NoPosition {
 			out[sp.Name] = at
 		}
@@ -220,7 +222,7 @@ func (w *Writer) Write(ctx context.Context, b *pipeline.Batch) error {
 		return sp.failed
 	}
 	if sp.at.Position == pipeline.NoPosition {
-		sp.at.Position = o.From
+		sp.at.Position, sp.from = o.From, o.From
 	}
 	if o.From != sp.at.Position {
 		return w.fault("%s does not begin at position %d, where what is written ends: %w", o, sp.at.Position, pipeline.ErrConfig)
@@ -233,7 +235,7 @@ func (w *Writer) Write(ctx context.Context, b *pipeline.Batch) error {
 		sp.at.Rows += int64(n)
 		sp.at.Batches++
 	}
-	sp.at.Position = o.To
+	sp.at.Position, sp.columns = o.To, b.Record().Schema()
 	if f := sp.file; f != nil && (f.rows >= w.opts.RowsPerFile || f.Size() >= w.opts.BytesPerFile || f.old(w.opts.FileEvery)) {
 		return w.finish(ctx, sp)
 	}
@@ -248,13 +250,19 @@ func (w *Writer) put(ctx context.Context, sp *split, b *pipeline.Batch) error {
 		return w.fault("%s has columns %s, earlier ones %s: %w", b.Origin(), columns, w.columns, pipeline.ErrSchema)
 	}
 	if sp.file == nil {
-		f, err := begin(ctx, w.opts.Dir, fileName(sp.stem, sp.at.Position, w.format.Extension()), w.format, columns, sp.at.Position)
-		if err != nil {
-			return w.cannotWrite(ctx, err)
+		if err := w.begin(ctx, sp, columns, sp.at.Position); err != nil {
+			return err
 		}
-		sp.file = f
 	}
 	if err := sp.file.write(b); err != nil {
+		return w.cannotWrite(ctx, err)
+	}
+	return nil
+}
+
+// begin begins the next file of a split.
+func (w *Writer) begin(ctx context.Context, sp *split, columns *arrow.Schema, from pipeline.Position) (err error) {
+	if sp.file, err = begin(ctx, w.opts.Dir, fileName(sp.stem, from, w.format.Extension()), w.format, columns, from); err != nil {
 		return w.cannotWrite(ctx, err)
 	}
 	return nil
@@ -288,7 +296,7 @@ func (w *Writer) finish(ctx context.Context, sp *split) error {
 	err := f.publish(ctx, covered{output: w.opts.Output, source: sp.id.Source, split: sp.id.Split, from: f.from, Progress: sp.at})
 	switch {
 	case err == nil:
-		sp.stored = sp.at.Position
+		sp.stored, sp.from = sp.at.Position, sp.at.Position
 		w.totals.files, w.totals.rows, w.totals.bytes = w.totals.files+1, w.totals.rows+f.rows, w.totals.bytes+f.Size()
 		return nil
 	case errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist):
@@ -313,17 +321,26 @@ func (w *Writer) Totals() (files, rows, bytes int64) {
 	return w.totals.files, w.totals.rows, w.totals.bytes
 }
 
-// Flush implements [pipeline.Writer]: it completes all files, so that what was written is visible. Errors: as Write.
+// Flush implements [pipeline.Writer]: it completes all files, so that what was written is visible, and writes one without rows for a range that had none.
+// Errors: as Write.
 func (w *Writer) Flush(ctx context.Context) error {
-	return w.each(ctx, func(*file) bool { return true })
+	return w.each(ctx, func(sp *split) (bool, error) {
+		if sp.file == nil && sp.at.Position > sp.from {
+			if err := w.begin(ctx, sp, sp.columns, sp.from); err != nil {
+				sp.failed = err
+				return false, err
+			}
+		}
+		return sp.file != nil, nil
+	})
 }
 
 // Idle implements [pipeline.Idler]: it completes the files that are old enough.
 func (w *Writer) Idle(ctx context.Context) error {
-	return w.each(ctx, func(f *file) bool { return f.old(w.opts.FileEvery) })
+	return w.each(ctx, func(sp *split) (bool, error) { return sp.file != nil && sp.file.old(w.opts.FileEvery), nil })
 }
 
-func (w *Writer) each(ctx context.Context, when func(*file) bool) error {
+func (w *Writer) each(ctx context.Context, when func(*split) (bool, error)) error {
 	if w.closed {
 		return w.errClosed()
 	}
@@ -333,9 +350,11 @@ func (w *Writer) each(ctx context.Context, when func(*file) bool) error {
 			errs = append(errs, sp.failed)
 			continue
 		}
-		if sp.file != nil && when(sp.file) {
-			errs = append(errs, w.finish(ctx, sp))
+		now, err := when(sp)
+		if now {
+			err = w.finish(ctx, sp)
 		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

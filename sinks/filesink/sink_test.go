@@ -24,6 +24,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/monolith-go/monolith/internal/example"
@@ -503,6 +504,72 @@ func TestFolderGoesAway(t *testing.T) {
 		if err := w.Write(t.Context(), pipelinetest.Numbers(t, memory.NewGoAllocator(), "a", 0, 5)); !errors.Is(err, pipeline.ErrUnavailable) ||
 			!strings.Contains(err.Error(), "folder "+dir) || !strings.Contains(err.Error(), "name another folder in to.dir") {
 			t.Error(err)
+		}
+	})
+}
+
+// TestRangeWithoutRows: what has no rows is remembered once it is flushed, at the beginning, in the midst and at the end of a split, by a file that readers find
+// empty, and by none where there is a file around it; before that it is forgotten with what was not flushed.
+func TestRangeWithoutRows(t *testing.T) {
+	each(t, func(t *testing.T, f format) {
+		mem := memory.NewGoAllocator()
+		o := filesink.Options{Dir: t.TempDir()}
+		resume := func(want pipeline.Progress) *filesink.Writer {
+			t.Helper()
+			w := f.writer(t, o)
+			p, err := w.Resume(t.Context(), "test", []pipeline.Split{{Name: "a"}, {Name: "b"}})
+			if err != nil || p["a"] != want || len(p) > 1 {
+				t.Fatalf("%v, %v; want %v", p, err, want)
+			}
+			return w
+		}
+		write := func(w *filesink.Writer, from, to pipeline.Position, rows bool) {
+			t.Helper()
+			b := pipelinetest.Numbers(t, mem, "a", from, to)
+			if !rows {
+				origin := b.Origin()
+				b.Release()
+				var err error
+				if b, err = pipeline.NewBatch(pipelinetest.Numbers(t, mem, "a", from, from).Record(), origin); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.Write(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		flush := func(w *filesink.Writer, files int) {
+			t.Helper()
+			for range 2 { // the second has nothing to do
+				if err := w.Flush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := len(f.files(t, o.Dir)); got != files {
+				t.Fatalf("%d files, want %d", got, files)
+			}
+		}
+		w := resume(pipeline.Progress{})
+		write(w, 3, 8, false)
+		if err := errors.Join(w.Idle(t.Context()), w.Close()); err != nil || len(f.files(t, o.Dir)) > 0 {
+			t.Fatal("what was not flushed is there", err)
+		}
+		w = resume(pipeline.Progress{})
+		write(w, 3, 8, false)
+		write(w, 8, 12, false)
+		flush(w, 1)
+		write(w, 12, 15, true) // after the flush of a snapshot, say
+		write(w, 15, 20, false)
+		flush(w, 2)
+		w = resume(pipeline.Progress{Position: 20, Rows: 3, Batches: 1})
+		write(w, 20, 25, false)
+		write(w, 25, 30, true)
+		flush(w, 3)
+		write(w, 30, 31, false)
+		flush(w, 4)
+		resume(pipeline.Progress{Position: 31, Rows: 8, Batches: 2})
+		if diff := cmp.Diff(map[string][]int64{"a": {12, 13, 14, 25, 26, 27, 28, 29}}, f.stored(t, o.Dir)); diff != "" {
+			t.Error(diff)
 		}
 	})
 }

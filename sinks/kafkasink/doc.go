@@ -20,7 +20,8 @@
 //	    from the topic alone: [Writer.Resume] reads it back from the ends of its partitions.
 //	  - Every split has a transactional id of its own. Resume registers it, upon which the brokers refuse earlier owners
 //	    ([pipeline.ErrFenced]), abort what they have produced and not committed, and finish what they have. Whatever is killed
-//	    between produce and commit, the split goes on at its last committed row.
+//	    between produce and commit, the split goes on at its last committed row; positions behind it without rows (all were
+//	    dropped, or held out) are read again.
 //
 // What it needs: brokers with transactions (Kafka 0.11 and later; replicated and durable topics, as for anything that is not
 // to be lost), the rights to write to the topic, to read it and to use the transactional ids that begin with the output's
