@@ -39,6 +39,7 @@ type Env struct {
 	of        *Env
 	sides     map[string]side
 	exchanges map[string]Exchange // of the run
+	leftOut   func(split SplitID, positions []int64)
 	recycler  arrowx.Recycler
 
 	mu struct {
@@ -57,7 +58,7 @@ type side struct {
 
 // view returns an Env for a part of the worker: with the same resources, and fields to be changed.
 func (e *Env) view() *Env {
-	v := &Env{Source: e.Source, Worker: e.Worker, Allocator: e.Allocator, Logger: e.Logger, Hooks: e.Hooks, BadRows: e.BadRows, Memory: e.Memory, State: e.State, of: e.root(), sides: e.sides, exchanges: e.exchanges}
+	v := &Env{Source: e.Source, Worker: e.Worker, Allocator: e.Allocator, Logger: e.Logger, Hooks: e.Hooks, BadRows: e.BadRows, Memory: e.Memory, State: e.State, of: e.root(), sides: e.sides, exchanges: e.exchanges, leftOut: e.leftOut}
 	return v
 }
 
@@ -203,6 +204,15 @@ func (e *Env) BadRow(ctx context.Context, err *DataError, payload []byte) error 
 		policy = e.BadRows
 	}
 	return policy.BadRow(ctx, err, payload)
+}
+
+// LeftOut reports the positions of examples of a split, each just after its record and in order, that a stage leaves out although nothing is wrong with them: they
+// are held out, say. They are counted ([RunStats].LeftOut) when the main sink takes what they lie in front of, so each of them once however often it is read.
+// The positions are valid during the call.
+func (e *Env) LeftOut(split SplitID, positions []int64) {
+	if e != nil && e.leftOut != nil {
+		e.leftOut(split, positions)
+	}
 }
 
 // BadRowPolicy decides what becomes of records that cannot be used. Methods may be called from several goroutines.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,7 +59,7 @@ func (l *lane) work(parent context.Context) (err error) {
 	if l.env = l.run.opts.Env(l.worker); l.env == nil {
 		l.env = &Env{Worker: l.worker}
 	}
-	l.env.exchanges = l.run.opts.Exchanges
+	l.env.exchanges, l.env.leftOut = l.run.opts.Exchanges, l.leftOut
 	if l.env.Source == "" && len(l.run.shape.sources) == 1 {
 		l.env.Source = l.run.shape.sources[0].name
 	}
@@ -371,6 +372,18 @@ func (l *lane) close() error {
 		}
 	}
 	return errors.Join(append(errs, l.env.CloseResources())...)
+}
+
+// leftOut keeps the positions of what a stage has left out, but for what the main sink had before the run.
+func (l *lane) leftOut(split SplitID, positions []int64) {
+	sp := l.bySplit[split]
+	if sp == nil {
+		return
+	}
+	first := sort.Search(len(positions), func(i int) bool { return positions[i] > int64(sp.mainFrom) })
+	sp.leftOut.Lock()
+	sp.leftOut.at = append(sp.leftOut.at, positions[first:]...)
+	sp.leftOut.Unlock()
 }
 
 // lagEvery is how often the lag of each split is reported.

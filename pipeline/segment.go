@@ -92,6 +92,8 @@ func (o RunOptions) withDefaults() RunOptions {
 type RunStats struct {
 	// Rows and Batches were written by this run to the main sink ([Into]); Resumed are rows that earlier runs had applied.
 	Rows, Batches, Resumed int64
+	// LeftOut counts what stages have left out in front of them ([Env.LeftOut]).
+	LeftOut int64
 	// Sinks has what was written to each sink, by the name of its node. What a sink had already is not in it.
 	Sinks map[string]SinkStats
 	// Drained reports whether the run ended because of [RunOptions.Drain] or Stop.
@@ -114,6 +116,7 @@ func Sum(runs ...RunStats) RunStats {
 		sum.Rows += r.Rows
 		sum.Batches += r.Batches
 		sum.Resumed += r.Resumed
+		sum.LeftOut += r.LeftOut
 		sum.Left += r.Left
 		sum.Drained = sum.Drained || r.Drained
 		sum.Full = sum.Full || r.Full
@@ -315,10 +318,11 @@ func (r *run) resumed(rows int64) {
 	r.stats.Resumed += rows
 }
 
-// wrote counts one element that a sink has taken, main if it is the main sink of the element's source.
-func (r *run) wrote(sink *node, rows int, main bool) {
+// wrote counts one element that a sink has taken, main if it is the main sink of the element's source, and what was left out in front of it.
+func (r *run) wrote(sink *node, rows int, leftOut int64, main bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.stats.LeftOut += leftOut
 	if main {
 		r.stats.Rows += int64(rows)
 		r.stats.Batches++

@@ -108,11 +108,14 @@ func (s *sinkRun) write(ctx context.Context) func(Element) error {
 		hooks.StageDone(name, rows, time.Since(start))
 		sp := l.bySplit[origin.ID()]
 		if sp == nil { // an element of a stage's own making
-			l.run.wrote(s.node, rows, s.node == l.run.shape.sinks[0])
+			l.run.wrote(s.node, rows, 0, s.node == l.run.shape.sinks[0])
 			return nil
 		}
-		main := s.node == l.run.shape.mainSink[sp.source]
-		l.run.wrote(s.node, rows, main)
+		main, left := s.node == l.run.shape.mainSink[sp.source], int64(0)
+		if main {
+			left = sp.leftOutTo(origin.To)
+		}
+		l.run.wrote(s.node, rows, left, main)
 		sp.advance(s, origin, rows, main)
 		l.states.reached(s, origin)
 		return nil

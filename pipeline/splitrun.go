@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,12 @@ type splitRun struct {
 	seenTo   Position
 	lastSeen time.Time
 	idle     bool
+
+	// leftOut are the positions of what stages have left out and the main sink has not come to ([Env.LeftOut]).
+	leftOut struct {
+		sync.Mutex
+		at []int64
+	}
 
 	// written counts what the writers have taken: positions by the sink that is furthest behind, rows by the main sink.
 	written struct {
@@ -165,6 +172,15 @@ func (sp *splitRun) advance(s *sinkRun, o Origin, rows int, main bool) {
 	if (moved || main) && sp.lane.run.opts.Reached != nil {
 		sp.lane.run.opts.Reached(o.ID(), w.at, o.Watermark)
 	}
+}
+
+// leftOutTo takes what was left out up to a position, and counts it.
+func (sp *splitRun) leftOutTo(to Position) int64 {
+	sp.leftOut.Lock()
+	defer sp.leftOut.Unlock()
+	n := sort.Search(len(sp.leftOut.at), func(i int) bool { return sp.leftOut.at[i] > int64(to) })
+	sp.leftOut.at = sp.leftOut.at[n:]
+	return int64(n)
 }
 
 // pump reads one split to its end and sends what comes through the split's own stages. It works under ctx; nextCtx, which

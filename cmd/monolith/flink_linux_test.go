@@ -72,6 +72,36 @@ func TestFlink(t *testing.T) {
 		}
 	})
 
+	t.Run("held out", func(t *testing.T) {
+		folder := t.TempDir()
+		for i := range 3 {
+			if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("p%d.parquet", i)), parquetOf(t, clickRows(2000+500*i)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text := strings.Replace(filesJob, "FILES", "{parquet: {files: ["+folder+"/*.parquet]}}", 1)
+		text = strings.Replace(text, "ps: {shards: 2}", "ps: {addresses: ADDRESSES}\neval: {holdout: {by: user, share: 0.3}}", 1)
+		p := startShards(t, path, text, 2)
+		args := slices.Concat([]string{"train", p.job, "--json", "--set", "beam.environment=process", "--set", "beam.environment_config=" + path}, onFlink)
+		out, err := exec.CommandContext(t.Context(), path, args...).Output()
+		if err != nil {
+			t.Fatalf("flink: %v\n%s", err, stderr(err))
+		}
+		var r struct {
+			Result struct {
+				Examples int64
+				HeldOut  int64 `json:"held_out"`
+			}
+		}
+		if err := json.Unmarshal(out, &r); err != nil || r.Result.Examples+r.Result.HeldOut != 7500 || r.Result.HeldOut < 500 {
+			t.Errorf("%+v of 7,500 examples, %v in %s", r.Result, err, out)
+		}
+		out, err = exec.CommandContext(t.Context(), path, "eval", p.job, "--json").Output()
+		if err != nil || !strings.Contains(string(out), fmt.Sprintf(`"examples": %d,`, r.Result.HeldOut)) {
+			t.Errorf("%d are held out, and evaluated %s, %v", r.Result.HeldOut, out, err)
+		}
+	})
+
 	t.Run("evaluation", func(t *testing.T) {
 		job := makeEvalJob(t, path)
 		want := evaluated(t, path, job)

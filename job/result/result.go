@@ -133,7 +133,7 @@ type TrainResult struct {
 	Doubts []string `json:"doubts,omitempty"`
 	// BadRows counts what was left out, by reason.
 	BadRows map[string]int64 `json:"bad_rows,omitempty"`
-	// HeldOut counts the examples that this run passed over because the job holds them out (eval.holdout), each time that it came to them: once for each epoch at least.
+	// HeldOut counts the examples that this run passed over because the job holds them out (eval.holdout): each once for each epoch, however often it was read.
 	HeldOut int64 `json:"held_out,omitempty"`
 	// LostRecords counts records that were gone before they were read and were passed over, Lost says which they were, up to
 	// the first hundred gaps.

@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/monolith-go/monolith/internal/telemetry"
@@ -40,7 +39,6 @@ type monitor struct {
 	// doubts looks at what is predicted; may be nil.
 	doubts  *doubtWatch
 	outputs *wiring.Outputs // of the job; nil: there are none
-	heldOut atomic.Int64    // examples that training passed over, each time
 
 	mu       sync.Mutex
 	phase    result.Status

@@ -98,18 +98,9 @@ func (w *numberWatch) judge(s *parse.Seen, after int64) {
 }
 
 var (
-	_ parse.Observer        = (*monitor)(nil)
-	_ parse.KeyObserver     = (*monitor)(nil)
-	_ parse.HoldoutObserver = (*monitor)(nil)
+	_ parse.Observer    = (*monitor)(nil)
+	_ parse.KeyObserver = (*monitor)(nil)
 )
-
-// LeftOut implements [parse.HoldoutObserver]. What evaluation leaves out, which is what was trained on, is not counted.
-func (m *monitor) LeftOut(side parse.Side, examples int64) {
-	if side == parse.Held {
-		return
-	}
-	m.heldOut.Add(examples)
-}
 
 // KeysParsed implements [parse.KeyObserver]. What is evaluated while training is not looked at.
 func (m *monitor) KeysParsed(seen []parse.SeenKey) {

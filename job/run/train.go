@@ -65,8 +65,8 @@ func Train(ctx context.Context, cfg *spec.Config, opts Options) (*result.TrainRe
 	}
 	t.monitor.numbers.end()
 	t.monitor.fills.end()
-	if n := t.monitor.heldOut.Load(); n > 0 {
-		t.log.InfoContext(ctx, "examples were held out of training (eval.holdout)", "held_out", n, "trained_on", t.rows)
+	if t.heldOut > 0 {
+		t.log.InfoContext(ctx, "examples were held out of training (eval.holdout)", "held_out", t.heldOut, "trained_on", t.rows)
 	}
 	if cerr := t.close(); err == nil {
 		err = cerr
@@ -119,15 +119,15 @@ type trainer struct {
 	known    *knownSplits
 	// repeated are the places ([placesOf]) where this run was last asked to conclude what had been concluded.
 	repeated string
-	// rows and steps count what this run did.
-	rows, steps int64
-	left        int64            // rows that a drained run has read for nothing
-	snapshot    *ps.SnapshotInfo // the last
-	past        *backfill        // what of the stream's history is trained on; nil: the source is
-	drained     bool
-	acknowledge func(info *ps.SnapshotInfo)
-	untold      untold
-	began       time.Time
+	// rows and steps count what this run did, heldOut what it passed over in front of it.
+	rows, steps, heldOut int64
+	left                 int64            // rows that a drained run has read for nothing
+	snapshot             *ps.SnapshotInfo // the last
+	past                 *backfill        // what of the stream's history is trained on; nil: the source is
+	drained              bool
+	acknowledge          func(info *ps.SnapshotInfo)
+	untold               untold
+	began                time.Time
 }
 
 func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp func(error)) (_ *trainer, err error) {

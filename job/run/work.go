@@ -324,6 +324,7 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 			return err
 		}
 	}
+	t.heldOut += stats.LeftOut
 	if t.rows, t.steps = t.rows+stats.Rows, t.steps+stats.Batches; t.rows > 0 {
 		t.former = nil
 	}
@@ -756,7 +757,7 @@ func (t *trainer) result(ctx context.Context) (*result.TrainResult, error) {
 	}
 	r := &result.TrainResult{
 		Examples: t.rows, Steps: t.steps, Epochs: t.state.Epochs, Seconds: time.Since(t.began).Seconds(), Metrics: scores,
-		BadRows: t.bad.counts(), HeldOut: t.monitor.heldOut.Load(), Features: t.monitor.fills.end(), EarlyStopped: t.state.Stopped, Drained: t.drained,
+		BadRows: t.bad.counts(), HeldOut: t.heldOut, Features: t.monitor.fills.end(), EarlyStopped: t.state.Stopped, Drained: t.drained,
 	}
 	for _, text := range doubted {
 		r.Doubts = append(r.Doubts, "in training: "+text)

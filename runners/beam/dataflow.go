@@ -312,6 +312,8 @@ func (j *cloudJob) counted(ctx context.Context) (counted pipeline.RunStats, err 
 			counted.Rows += int64(n)
 		case "batches":
 			counted.Batches += int64(n)
+		case "left_out":
+			counted.LeftOut += int64(n)
 		}
 	}
 	return counted, nil

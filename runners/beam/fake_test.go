@@ -197,11 +197,14 @@ var errStage = errors.New("the stage is broken")
 func (s stage) String() string                                 { return "work " + s.label }
 func (s stage) Fingerprint() string                            { return s.String() }
 func (s stage) Schema(in *arrow.Schema) (*arrow.Schema, error) { return in, nil }
-func (s stage) Open(context.Context, *pipeline.Env) (pipeline.Processor[*pipeline.Block, *pipeline.Block], error) {
-	return processor{s}, nil
+func (s stage) Open(_ context.Context, env *pipeline.Env) (pipeline.Processor[*pipeline.Block, *pipeline.Block], error) {
+	return processor{s, env}, nil
 }
 
-type processor struct{ s stage }
+type processor struct {
+	s   stage
+	env *pipeline.Env
+}
 
 func (p processor) Process(ctx context.Context, b *pipeline.Block, emit func(*pipeline.Block) error) error {
 	if p.s.gate != nil {
@@ -219,6 +222,7 @@ func (p processor) Process(ctx context.Context, b *pipeline.Block, emit func(*pi
 		}
 		return errStage
 	}
+	p.env.LeftOut(b.Origin().ID(), []int64{int64(b.Origin().To)}) // one of each block, say
 	return emit(b)
 }
 func (processor) Flush(context.Context, func(*pipeline.Block) error) error { return nil }

@@ -213,7 +213,7 @@ func submit(ctx context.Context, state *runState, plan *pipeline.Plan, tasks []t
 	closed := state.end(errEnded)
 	stats := state.sum(len(plan.Segments))
 	if !c.oneProcess && len(stats) == 1 { // a runner counts for all segments together
-		stats[0].Rows, stats[0].Batches = stats[0].Rows+counted.Rows, stats[0].Batches+counted.Batches
+		stats[0] = pipeline.Sum(stats[0], counted)
 		stats[0].Drained = state.ending() && !stats[0].Full
 	}
 	if err == nil {

@@ -33,8 +33,8 @@ func (s *scene) checkAll(stats pipeline.RunStats, err error) {
 			s.t.Errorf("split %s: %+v, want %d rows", name, got, n)
 		}
 	}
-	if got := int64(len(s.ledger.seen())); got != stats.Batches {
-		s.t.Errorf("%d batches in the statistics, %d in the ledger", stats.Batches, got)
+	if got := int64(len(s.ledger.seen())); got != stats.Batches || got != stats.LeftOut {
+		s.t.Errorf("%d batches and %d that were left out in the statistics, %d in the ledger", stats.Batches, stats.LeftOut, got)
 	}
 }
 

@@ -111,6 +111,7 @@ func (l *lease) collect(ctx context.Context, emit func([]byte)) error {
 	})
 	rows.Inc(ctx, l.stats.Rows)
 	batches.Inc(ctx, l.stats.Batches)
+	leftOut.Inc(ctx, l.stats.LeftOut)
 	emit(b)
 	return nil
 }
@@ -251,6 +252,7 @@ func (r record) whole() pipeline.RunStats {
 var (
 	rows    = sdk.NewCounter("monolith", "rows")
 	batches = sdk.NewCounter("monolith", "batches")
+	leftOut = sdk.NewCounter("monolith", "left_out")
 )
 
 // collectFn hands records to the Run of this process. It is downstream of a Reshuffle: Prism keeps a core busy for a stage

@@ -303,6 +303,8 @@ func (j *serviceJob) counted(ctx context.Context) (counted pipeline.RunStats, er
 			counted.Rows += int64(n)
 		case "batches":
 			counted.Batches += int64(n)
+		case "left_out":
+			counted.LeftOut += int64(n)
 		}
 	}
 	return counted, nil

@@ -24,7 +24,7 @@ const (
 )
 
 // Holdout divides the records in two by what is in them, so that a record is always on the same side, wherever and by whom it is read. The zero value divides nothing.
-// Records that are not kept are no bad rows, and what is in their other columns is not looked at.
+// Records that are not kept are no bad rows, and what is in their other columns is not looked at; a run counts them ([pipeline.Env.LeftOut]).
 type Holdout struct {
 	// Column is whose first value decides. A record without one is not held out. Empty: the record as a whole, its bytes, or of
 	// plain columns what features, labels and weight are read from.
@@ -37,12 +37,6 @@ type Holdout struct {
 	From string
 	// Side is which part is kept.
 	Side Side
-}
-
-// HoldoutObserver is notified of how many examples were left out because they belong to the other side of a [Holdout]. A hook of a run
-// ([pipeline.NewHooks]) may be one. Its method is called once for a block at most, from many goroutines.
-type HoldoutObserver interface {
-	LeftOut(side Side, examples int64)
 }
 
 // holdout is a checked [Holdout].

@@ -157,8 +157,7 @@ func (c *core) open(ctx context.Context, env *pipeline.Env) (*worker, error) {
 	}
 	return &worker{
 		core: c, env: env, observers: pipeline.HooksOf[Observer](env.Observe()), joinObservers: pipeline.HooksOf[JoinObserver](env.Observe()), keyObservers: pipeline.HooksOf[KeyObserver](env.Observe()),
-		holdoutObservers: pipeline.HooksOf[HoldoutObserver](env.Observe()),
-		extract:          newExtractor(c.program, tables), looked: make([]bool, len(c.program.features)), lookedKeys: make([]bool, len(c.program.keys)),
+		extract: newExtractor(c.program, tables), looked: make([]bool, len(c.program.features)), lookedKeys: make([]bool, len(c.program.keys)),
 		schemas: [2]*arrow.Schema{c.program.schema(false), c.program.schema(true)},
 	}, nil
 }
@@ -168,19 +167,19 @@ type sidesKey struct{ *core }
 
 // worker is what both processors share.
 type worker struct {
-	core             *core
-	env              *pipeline.Env
-	observers        []Observer
-	joinObservers    []JoinObserver
-	keyObservers     []KeyObserver
-	holdoutObservers []HoldoutObserver
-	extract          *extractor
-	looked           []bool           // of each feature: whether absent has looked for its name
-	lookedKeys       []bool           // of each key: the same
-	schemas          [2]*arrow.Schema // without and with time
-	byRows           bool             // columns too are added row by row: what [extractor.addColumns] is tested against
-	positions        []int64
-	times            []int64
+	core          *core
+	env           *pipeline.Env
+	observers     []Observer
+	joinObservers []JoinObserver
+	keyObservers  []KeyObserver
+	extract       *extractor
+	looked        []bool           // of each feature: whether absent has looked for its name
+	lookedKeys    []bool           // of each key: the same
+	schemas       [2]*arrow.Schema // without and with time
+	byRows        bool             // columns too are added row by row: what [extractor.addColumns] is tested against
+	positions     []int64
+	times         []int64
+	leftOut       []int64 // positions of what is on the other side of a holdout
 }
 
 // run makes a batch of all rows of a record batch; payload may be nil.
@@ -189,12 +188,12 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 	if positions == nil {
 		return nil, fmt.Errorf("parse: %s has no column %s: %w", origin, pipeline.ColPosition, pipeline.ErrSchema)
 	}
-	w.positions, w.times = w.positions[:0], w.times[:0]
+	w.positions, w.times, w.leftOut = w.positions[:0], w.times[:0], w.leftOut[:0]
 	w.extract.truncate(0)
 	values := positions.Int64Values()
-	divided, left := w.core.program.holdout.on, int64(0)
+	divided := w.core.program.holdout.on
 	if whole, ok := r.(*arrowRecord); ok && !w.byRows && w.addWhole(whole, values, times) {
-		left, values = int64(len(values)-len(w.positions)), nil
+		values = nil
 	}
 	begin := origin.From
 	for i, end := range values {
@@ -210,7 +209,7 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 			err = w.extract.add(r)
 		}
 		if err == nil && other {
-			left++
+			w.leftOut = append(w.leftOut, end)
 		} else if err != nil {
 			if err := w.bad(ctx, err, origin, begin, bytes); err != nil {
 				return nil, err
@@ -223,10 +222,8 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 		}
 		begin = pipeline.Position(end)
 	}
-	if left > 0 {
-		for _, o := range w.holdoutObservers {
-			o.LeftOut(w.core.program.Holdout.Side, left)
-		}
+	if len(w.leftOut) > 0 {
+		w.env.LeftOut(origin.ID(), w.leftOut)
 	}
 	for i, n := range w.extract.misses {
 		if n == 0 {
@@ -276,12 +273,16 @@ func (w *worker) addWhole(r *arrowRecord, positions []int64, times *array.Int64)
 		}
 		return true
 	}
+	at := 0
 	for _, row := range r.picker.rows {
+		w.leftOut = append(w.leftOut, positions[at:row]...)
+		at = int(row) + 1
 		w.positions = append(w.positions, positions[row])
 		if times != nil {
 			w.times = append(w.times, times.Value(int(row)))
 		}
 	}
+	w.leftOut = append(w.leftOut, positions[at:]...)
 	return true
 }
 
