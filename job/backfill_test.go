@@ -479,3 +479,110 @@ func TestBackfillSectionFaults(t *testing.T) {
 		}
 	}
 }
+
+// TestBackfillHoldsOutTheSame: a job whose history is written otherwise than its stream must hold out by a column, whose values are the same in both.
+func TestBackfillHoldsOutTheSame(t *testing.T) {
+	t.Parallel()
+	const text = `
+version: 1
+source: {kafka: {brokers: [localhost:9092], topic: clicks}}
+parse: {format: csv, columns: [user, item, click], features: [{name: user}, {name: item}], label: click}
+model: lr
+backfill: {source: {text: {files: ["{yyyy}-{MM}-{dd}.csv"]}}}
+eval: {max_examples: 1000, holdout: .1}
+`
+	for set, bad := range map[string]bool{
+		"": false, "eval.holdout=.2": false, "backfill.columns=user,item,click": false,
+		"backfill.columns=item,user,click": true, "backfill.format=tsv": true, "backfill.format=jsonl": true,
+		"backfill.source={parquet: {files: ['{yyyy}-{MM}-{dd}.parquet']}}": true,
+	} {
+		for _, by := range []string{"", "eval.holdout={by: user, share: .1}"} {
+			var sets []string
+			for _, s := range []string{set, by} {
+				if s != "" {
+					sets = append(sets, s)
+				}
+			}
+			_, err := job.Decode([]byte(text), "job.yaml", job.LoadOptions{Set: sets})
+			if want := "eval.holdout.by: is missing"; (err != nil) != (bad && by == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v", sets, err)
+			}
+		}
+	}
+}
+
+// TestBackfillHoldsOut: what is held out is trained on neither in the history, in the topic or in files of it, nor in the stream after it, and is what is evaluated
+// afterwards, each example once.
+func TestBackfillHoldsOut(t *testing.T) {
+	t.Parallel()
+	const hour, hours, epochs = 100, 3, 2
+	line := func(i int) string { return fmt.Sprintf("%d %d:1 %d:1 %d:1", 1-2*(i%2), i%11, 20+i%5, 1000+i) } // the last id is of this example alone
+	for _, tt := range []struct {
+		name    string
+		in      []string
+		holdout string
+	}{
+		{"topic", nil, ".3"},
+		{"topic by a field", []string{"train.workers=2"}, "{by: b, share: .4}"},
+		{"files", []string{"backfill.source.text.files=" + filepath.Join("DIR", "{yyyy}-{MM}-{dd}-{HH}.libfm")}, ".3"},
+		{"files at once", []string{"backfill.source.text.files=" + filepath.Join("DIR", "{yyyy}-{MM}-{dd}-{HH}.libfm"), "backfill.in_order=false", "train.workers=2"}, ".3"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			j, dir := newTopicJob(t, false, 2), t.TempDir()
+			topic := map[int][]broker.Record{}
+			for h := range hours + 1 { // the last one is the stream's
+				var text strings.Builder
+				for i := h * hour; i < (h+1)*hour; i++ {
+					topic[i%2] = append(topic[i%2], broker.Record{Value: []byte(line(i)), Time: at(float64(i) / hour).Truncate(time.Millisecond)})
+					text.WriteString(line(i) + "\n")
+				}
+				if err := os.WriteFile(filepath.Join(dir, at(float64(h)).Format("2006-01-02-15")+".libfm"), []byte(text.String()), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for p, records := range topic {
+				if err := broker.Produce(t.Context(), j.broker.Addrs(), "clicks", p, broker.Batch{Size: 7}, records...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			set := []string{"eval.holdout=" + tt.holdout, "eval.max_examples=100000", fmt.Sprintf("backfill.epochs=%d", epochs), "eval.outputs=[{name: evaluated, of: rows, to: {jsonl: {dir: " + filepath.Join(dir, "rows") + "}}}]"}
+			for _, s := range tt.in {
+				set = append(set, strings.Replace(s, "DIR", dir, 1))
+			}
+			history, err := j.backfill(0, hours, job.RunOptions{}, set...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			set = append(set, "source.kafka.end=latest")
+			stream, err := job.Run(t.Context(), j.config(set...), job.RunOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, trained := learnt(t, stream.Snapshot)
+			if _, err := job.Evaluate(t.Context(), j.config(set...), job.EvalOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			paths, err := filepath.Glob(filepath.Join(dir, "rows", "*", "*.jsonl*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			held := map[int64]int{}
+			eachLine(t, paths, func(row struct{ C []int64 }) { held[row.C[0]]++ })
+			for id, times := range held {
+				if times != 1 || trained[id] > 0 {
+					t.Fatalf("id %d was evaluated %d times and trained on %d times", id, times, trained[id])
+				}
+			}
+			if n := len(held); n < hour/2 || n > hour*(hours+1)*6/10 {
+				t.Errorf("%d of %d examples are held out", n, hour*(hours+1))
+			}
+			if past, now := history.Examples+history.HeldOut, stream.Examples+stream.HeldOut; past != hour*hours*epochs || now != hour || stream.Examples == hour {
+				t.Errorf("history: %d trained on and %d held out of %d; stream: %d and %d of %d", history.Examples, history.HeldOut, hour*hours*epochs, stream.Examples, stream.HeldOut, hour)
+			}
+			if all := history.Examples/epochs + stream.Examples + int64(len(held)); all != hour*(hours+1) {
+				t.Errorf("%d in the history and %d in the stream were trained on and %d evaluated, of %d", history.Examples/epochs, stream.Examples, len(held), hour*(hours+1))
+			}
+		})
+	}
+}
