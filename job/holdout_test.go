@@ -216,6 +216,27 @@ func TestHoldoutIsRemembered(t *testing.T) {
 		if _, err := job.Evaluate(t.Context(), cfg(".2"), job.EvalOptions{}); err != nil {
 			t.Fatal(err)
 		}
+		from := filepath.Join(dir, "run", "snapshots", "snap-00000002")
+		for _, do := range []func(c *job.Config) error{
+			func(c *job.Config) error { _, err := job.Run(t.Context(), c, job.RunOptions{}); return err },
+			func(c *job.Config) error {
+				findings, err := job.Check(t.Context(), c)
+				for _, f := range findings {
+					err = errors.Join(err, errors.New(f.Message))
+				}
+				return err
+			},
+		} {
+			err := do(cfg("{by: user, share: .2}", "dir="+filepath.Join(dir, "young"), "restore.from="+from))
+			for _, want := range []string{"snapshot " + from + ", which restore.from names,", `eval.holdout: by was not set, is "user"`, "set these to what they were; or name another snapshot in restore.from, or leave it out"} {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("restore.from of another holdout: %v, want %s", err, want)
+				}
+			}
+			if strings.Contains(fmt.Sprint(err), "another dir") {
+				t.Errorf("restore.from of another holdout: %v", err)
+			}
+		}
 		held := numbersIn(t, filepath.Join(dir, "run-evaluated"))
 		for examples, want := range map[string]int{"": dividedRows, job.EvalExamples: len(held)} {
 			to := filepath.Join(dir, "scores"+examples)

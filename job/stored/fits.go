@@ -14,9 +14,14 @@ import (
 // Fits reports whether a snapshot was trained on the job's features; moved are the changes that may be. Errors:
 // [pipeline.ErrConfig].
 func Fits(c *spec.Config, info *snapshot.Info) (moved []string, err error) {
+	return fits(c, info, "", "give the job another dir, or --resume=false, to train from the start")
+}
+
+// fits is [Fits] of a snapshot that is named somewhere, with what else can be done than to set the job back.
+func fits(c *spec.Config, info *snapshot.Info, named, otherwise string) (moved []string, err error) {
 	stored, err := spec.DecodeRecipe(info.Recipe)
 	if err != nil {
-		return nil, fault.Config("job: snapshot %s: %w: use another dir, or start over with --resume=false", info.Path, err)
+		return nil, fault.Config("job: snapshot %s%s: %w: %s", info.Path, named, err, otherwise)
 	}
 	was, is, features, heads := stored.Common(c.Recipe())
 	faults, moved := was.Differences(is, "was", "is")
@@ -46,8 +51,8 @@ func Fits(c *spec.Config, info *snapshot.Info) (moved []string, err error) {
 		if len(sections) > 0 {
 			hint = "to continue with others, set restore: {" + strings.Join(sections, ", ") + "}; otherwise "
 		}
-		return moved, fault.Config("job: snapshot %s was trained on other features, labels, heads or examples than the job's (its parameters would be used for what they were not trained on, or what is held out was trained on):\n  %s\n"+
-			"%sset these back to what they were; or give the job another dir, or --resume=false, to train from the start", info.Path, strings.Join(faults, "\n  "), hint)
+		return moved, fault.Config("job: snapshot %s%s was trained on other features, labels, heads or examples than the job's (its parameters would be used for what they were not trained on, or what is held out was trained on):\n  %s\n"+
+			"%sset these to what they were; or %s", info.Path, named, strings.Join(faults, "\n  "), hint, otherwise)
 	}
 	return moved, nil
 }
@@ -68,7 +73,7 @@ func Beginning(c *spec.Config) (path string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("job: restore.from: %w", err)
 	}
-	_, err = Fits(c, info)
+	_, err = fits(c, info, ", which restore.from names,", "name another snapshot in restore.from, or leave it out, to train from the start")
 	return path, err
 }
 
