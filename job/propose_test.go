@@ -112,3 +112,52 @@ func TestProposesOfParquetsTypes(t *testing.T) {
 		}
 	}
 }
+
+// TestProposesTheLatest: where a column says when a record happened, a comment holds out from a value of it on, and is about a tenth of the records when it takes
+// effect; other columns are none.
+func TestProposesTheLatest(t *testing.T) {
+	t.Parallel()
+	const rows = 300
+	begin := time.Date(2026, 10, 1, 0, 0, 0, 0, time.UTC)
+	for name, tt := range map[string]struct {
+		column string
+		at     func(when time.Time) string // csv
+		want   string                      // "": no comment
+	}{
+		"text":             {"seen", func(w time.Time) string { return w.Format(time.RFC3339) }, `{by: "seen", from: "2026-10-12`},
+		"dates":            {"seen", func(w time.Time) string { return w.Format(time.DateOnly) }, `{by: "seen", from: "2026-10-12"}`},
+		"seconds":          {"timestamp", func(w time.Time) string { return fmt.Sprint(w.Unix()) }, `{by: "timestamp", from: "179`},
+		"milliseconds":     {"seen", func(w time.Time) string { return fmt.Sprint(w.UnixMilli()) }, `{by: "seen", from: "17`},
+		"day first":        {"seen", func(w time.Time) string { return w.Format("02.01.2006") }, ""},
+		"day of the month": {"day", func(w time.Time) string { return w.Format("02") }, ""},
+		"always the same":  {"date", func(time.Time) string { return "2026-10-01" }, ""},
+		"once none":        {"seen", func(w time.Time) string { return strings.TrimPrefix(w.Format(time.RFC3339), "2026-10-05T04:00:00Z") }, ""},
+		"ids":              {"item_id", func(w time.Time) string { return fmt.Sprint(w.UnixMilli()) }, ""},
+	} {
+		var csv strings.Builder
+		fmt.Fprintf(&csv, "user,kind,%s,click\n", tt.column)
+		for i := range rows {
+			fmt.Fprintf(&csv, "%d,k%d,%s,%d\n", i%9+1, i%7, tt.at(begin.Add(time.Duration(i*7%rows)*time.Hour)), i%2)
+		}
+		text, err := proposed(t, "rows.csv", csv.String())
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		before, after, ok := strings.Cut(text, "  # holdout: ")
+		if ok != (tt.want != "") || !strings.HasPrefix(after, tt.want) {
+			t.Errorf("%s: %s, want %s in\n%s", name, after, tt.want, text)
+		}
+		if !ok {
+			continue
+		}
+		text = strings.Replace(before, "  holdout:", "  # ", 1) + "  holdout: " + after
+		cfg, err := job.Decode([]byte(text), "rows.yaml", job.LoadOptions{Set: []string{"dir=" + t.TempDir()}})
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, text)
+		}
+		r, err := job.Run(t.Context(), cfg, job.RunOptions{})
+		if err != nil || r.HeldOut < rows/20 || r.HeldOut > rows/6 || r.HeldOut+r.Examples != rows {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+}

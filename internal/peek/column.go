@@ -44,6 +44,7 @@ type Column struct {
 	word       string         // the first text that is no number
 	truths     int64          // texts that are true or false
 	objects    int64
+	stamps     stamps
 	holds      []uint64 // a bit a record: it has a value that is not 0
 }
 
@@ -74,7 +75,7 @@ func (c *Columns) Add(fields []Field) {
 			if len(c.List) == maxColumns {
 				continue
 			}
-			col = &Column{Name: f.Name, seen: map[string]struct{}{}, separators: map[byte]int64{}}
+			col = &Column{Name: f.Name, seen: map[string]struct{}{}, separators: map[byte]int64{}, stamps: stamps{named: timeName.MatchString(strings.TrimSpace(f.Name))}}
 			c.byName[f.Name] = col
 			c.List = append(c.List, col)
 		}
@@ -138,6 +139,7 @@ var (
 func (c *Column) value(x any) (holds bool) {
 	c.Values++
 	text, isNum, whole, num, exact := "", true, false, 0.0, int64(0)
+	bare, dated := "", false
 	switch x := x.(type) {
 	case int64:
 		num, whole, exact = float64(x), true, x
@@ -153,7 +155,7 @@ func (c *Column) value(x any) (holds bool) {
 		c.Texts++
 		text = x
 		var err error
-		bare := strings.TrimSpace(x) // lines may have a blank behind each comma
+		bare = strings.TrimSpace(x) // lines may have a blank behind each comma
 		if isNum = mayBeNumber(bare); isNum {
 			num, err = decimal.Parse(bare, 64)
 			isNum = err == nil
@@ -167,6 +169,7 @@ func (c *Column) value(x any) (holds bool) {
 			whole = err == nil
 		}
 		if len(bare) >= len("1.1.2000") && strings.ContainsAny(bare, "-/.") && isTime.MatchString(bare) {
+			dated = true
 			c.times++
 		}
 		if strings.Contains(bare, ",") && isComma.MatchString(bare) {
@@ -187,6 +190,7 @@ func (c *Column) value(x any) (holds bool) {
 		isNum = false
 		c.objects++
 	}
+	c.stamps.add(bare, dated, whole, exact)
 	if isNum && !math.IsNaN(num) && !math.IsInf(num, 0) {
 		c.Numbers++
 		if whole {

@@ -16,6 +16,8 @@ type Proposal struct {
 	Label string
 	// Positive turns the label into 0 and 1; empty: it is that already.
 	Positive string
+	// Time is the column that says when a record happened, and Latest the value of it that about a tenth of the records are not below; empty: there is none.
+	Time, Latest string
 	// Sparse and Dense count the features.
 	Sparse, Dense int
 	// YAML is the section, with comments. It ends with a line end.
@@ -117,6 +119,7 @@ func Propose(c *Columns, o ProposeOptions) Proposal {
 		}
 		line("# model: {shared_bottom: {dim: 16, hidden: [128, 64]}}")
 	}
+	p.Time, p.Latest = c.latest(label)
 	p.YAML = b.String()
 	return p
 }
