@@ -56,7 +56,10 @@ var (
 func (l *lane) work(parent context.Context) (err error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
-	if l.env = l.run.opts.Env(l.worker); l.env == nil {
+	if err := Guard("RunOptions.Env", func() error { l.env = l.run.opts.Env(l.worker); return nil }); err != nil {
+		return err
+	}
+	if l.env == nil {
 		l.env = &Env{Worker: l.worker}
 	}
 	l.env.exchanges, l.env.leftOut = l.run.opts.Exchanges, l.leftOut
@@ -104,7 +107,7 @@ func (l *lane) work(parent context.Context) (err error) {
 	var watch sync.WaitGroup
 	watched := make(chan struct{})
 	watch.Go(func() {
-		if err := guardApart("lag", func() error { return l.watchLag(watched) }); err != nil {
+		if err := Guard("lag", func() error { return l.watchLag(watched) }); err != nil {
 			cancel(err)
 		}
 	})
@@ -132,7 +135,7 @@ func (l *lane) work(parent context.Context) (err error) {
 		return context.Cause(ctx)
 	}
 	for _, s := range slices.Backward(l.sinks) { // the main sink last
-		if err := guardApart(s.node.name, func() error { return s.writer.flush(ctx) }); err != nil {
+		if err := Guard(s.node.name, func() error { return s.writer.flush(ctx) }); err != nil {
 			return inPart(s.node.name, err)
 		}
 		s.settle()
@@ -368,7 +371,7 @@ func (l *lane) close() error {
 	l.run.left(left)
 	for _, s := range l.sinks {
 		if s.writer != nil {
-			errs = append(errs, inPart(s.node.name, guardApart(s.node.name, s.writer.close)))
+			errs = append(errs, inPart(s.node.name, Guard(s.node.name, s.writer.close)))
 		}
 	}
 	return errors.Join(append(errs, l.env.CloseResources())...)
@@ -531,7 +534,7 @@ func guard(part string, f func() error) (err error) {
 		switch r := recover().(type) {
 		case nil:
 			if !returned {
-				panic(exited{fmt.Errorf("%s: runtime.Goexit was called, which ends the goroutine that the part shares with others (t.FailNow and t.Fatal do so too): return an error\n%s", part, debug.Stack())})
+				panic(exited{exit(part)})
 			}
 		case exited:
 			panic(r)
@@ -544,17 +547,25 @@ func guard(part string, f func() error) (err error) {
 	return err
 }
 
+// exit is the error of a call that ended its goroutine. It is made on that goroutine.
+func exit(part string) error {
+	return fmt.Errorf("%s: runtime.Goexit was called, which ends the goroutine that the part shares with others (t.FailNow and t.Fatal do so too): return an error\n%s", part, debug.Stack())
+}
+
 // exited travels as a panic from the call that ends its goroutine to the [apart] around it.
 type exited struct{ err error }
 
 // apart calls f on a goroutine of its own and waits for it, so that what ends that goroutine ends nothing of the caller's.
 func apart(f func() error) (err error) {
-	done := make(chan struct{})
+	done, returned := make(chan struct{}), false
 	go func() {
 		defer close(done)
 		defer func() {
 			switch r := recover().(type) {
 			case nil:
+				if !returned { // by what observes the run, which is called between the parts
+					err = exit("a hook or RunOptions.Reached")
+				}
 			case exited:
 				err = r.err
 			default: // a bug of ours, which no part is to blame for
@@ -562,12 +573,14 @@ func apart(f func() error) (err error) {
 			}
 		}()
 		err = f()
+		returned = true
 	}()
 	<-done
 	return err
 }
 
-// guardApart is guard with a goroutine of its own, for calls on goroutines that have more to do than them.
-func guardApart(part string, f func() error) error {
+// Guard calls a function of a program's own under recover, on a goroutine of its own: a panic becomes an error with the part's name and the stack, and so does what
+// ends its goroutine (runtime.Goexit, which t.FailNow is). It is for runners; what a segment runs is called so already.
+func Guard(part string, f func() error) error {
 	return apart(func() error { return guard(part, f) })
 }

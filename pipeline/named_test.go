@@ -215,3 +215,44 @@ func TestErrorsSayWhichPart(t *testing.T) {
 		})
 	}
 }
+
+// TestErrorsOfWhoRuns: what whoever starts a run gives it beside the graph may not end it in silence, or leave it waiting.
+func TestErrorsOfWhoRuns(t *testing.T) {
+	t.Parallel()
+	fail := func(kind string) {
+		if kind == "exits" {
+			runtime.Goexit()
+		}
+		panic("a bug")
+	}
+	for _, kind := range []string{"exits", "panics"} {
+		for where, options := range map[string]func(do func()) pipeline.RunOptions{
+			"RunOptions.Env": func(do func()) pipeline.RunOptions {
+				return pipeline.RunOptions{Env: func(int) *pipeline.Env { do(); return nil }}
+			},
+			"a hook or RunOptions.Reached": func(do func()) pipeline.RunOptions {
+				return pipeline.RunOptions{Reached: func(_ pipeline.SplitID, at pipeline.Progress, _ int64) {
+					if at.Position > 0 {
+						do()
+					}
+				}}
+			},
+		} {
+			t.Run(where+" "+kind, func(t *testing.T) {
+				t.Parallel()
+				p := &pool{}
+				g := pipeline.New("test")
+				pipeline.Into(pipeline.Read(g, "numbers", pipeline.Source[*item](&fakeSource{pool: p, sizes: map[string]int{"a": 4}})), "out", pipeline.Sink[*item](&fakeSink{}))
+				plan, err := g.Plan()
+				if err != nil {
+					t.Fatal(err)
+				}
+				stats, err := plan.Segments[0].Run(t.Context(), options(func() { fail(kind) }))
+				if err == nil || kind == "exits" && !strings.Contains(err.Error(), "runtime.Goexit") || where == "RunOptions.Env" && !strings.HasPrefix(err.Error(), where) {
+					t.Errorf("%+v, %v", stats, err)
+				}
+				p.check(t)
+			})
+		}
+	}
+}

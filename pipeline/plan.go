@@ -378,7 +378,7 @@ func (s *Segment) Splits(ctx context.Context) ([]Split, error) {
 	var out []Split
 	for _, n := range s.shape.sources {
 		var splits []Split
-		err := guardApart(n.name, func() (err error) {
+		err := Guard(n.name, func() (err error) {
 			splits, err = n.source.splits(ctx)
 			return err
 		})

@@ -207,7 +207,7 @@ func (s *section) close() error {
 	var errs []error
 	for _, o := range s.procs {
 		if o.proc != nil {
-			errs = append(errs, o.wrap(guardApart(o.node.name, o.proc.close)))
+			errs = append(errs, o.wrap(Guard(o.node.name, o.proc.close)))
 		}
 	}
 	return errors.Join(errs...)

@@ -252,7 +252,7 @@ func (sp *splitRun) closeReader() error {
 	if r == nil {
 		return nil
 	}
-	return sp.named(guardApart(sp.place(), r.close))
+	return sp.named(Guard(sp.place(), r.close))
 }
 
 // named says of which split an error of its source is. A [*DataError] and a [*GapError] do.
@@ -326,7 +326,7 @@ func (sp *splitRun) next(ctx context.Context) (next func() (Element, error), joi
 		}
 	}
 	reading.Go(func() {
-		err := guardApart(sp.place(), func() error {
+		err := Guard(sp.place(), func() error {
 			for {
 				e, err := sp.read(ctx)
 				if err == nil {

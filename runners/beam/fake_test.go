@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -69,6 +70,8 @@ type scene struct {
 	stage     stage
 	ledger    *ledger
 	second    *ledger // of a second segment that reads the same records; nil: there is none
+	// exit, if not empty, is the function of [beam.Built] that ends its goroutine; "builder" is the builder itself.
+	exit string
 	// remote is what the worker builds in the place of stage, when not nil.
 	remote *stage
 
@@ -158,12 +161,20 @@ func (s *scene) build(context.Context) (*beam.Built, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.exits("builder")
 	s.builds.Add(1)
 	return &beam.Built{
 		Plan:  p,
-		Env:   func(w int) *pipeline.Env { return &pipeline.Env{Worker: w} },
-		Close: func() error { s.closes.Add(1); return nil },
+		Env:   func(w int) *pipeline.Env { s.exits("Env"); return &pipeline.Env{Worker: w} },
+		Close: func() error { s.closes.Add(1); s.exits("Close"); return nil },
 	}, nil
+}
+
+// exits ends the goroutine of a function that is to, as t.FailNow does.
+func (s *scene) exits(function string) {
+	if s.exit == function {
+		runtime.Goexit()
+	}
 }
 
 func (s *scene) run(ctx context.Context, o beam.Options) (pipeline.RunStats, error) {
@@ -189,6 +200,7 @@ type stage struct {
 	label  string
 	failAt pipeline.Position // a block that reaches it fails; 0: never
 	panics bool
+	exits  bool
 	gate   chan struct{} // when not nil, each block waits for a receive, or for the context
 }
 
@@ -219,6 +231,9 @@ func (p processor) Process(ctx context.Context, b *pipeline.Block, emit func(*pi
 		defer b.Release()
 		if p.s.panics {
 			panic("out of order")
+		}
+		if p.s.exits {
+			runtime.Goexit()
 		}
 		return errStage
 	}

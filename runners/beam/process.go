@@ -159,13 +159,7 @@ func (r *runState) close(cause error) error {
 	defer r.building.Unlock()
 	built := r.built
 	r.built = nil
-	if built == nil || built.Close == nil {
-		return nil
-	}
-	if err := built.Close(); err != nil {
-		return fmt.Errorf("beam: recipe %q: close: %w", r.spec.Recipe.Name, err)
-	}
-	return nil
+	return built.close(r.spec.Recipe)
 }
 
 func (r *runState) anyLease() *lease {
@@ -190,7 +184,10 @@ func (r *runState) graph() (*Built, error) {
 		if built.Follow != nil && !r.owned {
 			r.follow.Go(func() {
 				enough := func() { r.allFull(len(built.Plan.Segments)) }
-				if err := built.Follow(r.ctx, func() { r.endEarly(false) }, func() { r.endEarly(true) }, enough); err != nil && r.ctx.Err() == nil {
+				err := r.spec.Recipe.guard("Follow", func() error {
+					return built.Follow(r.ctx, func() { r.endEarly(false) }, func() { r.endEarly(true) }, enough)
+				})
+				if err != nil && r.ctx.Err() == nil {
 					r.failed(err)
 					r.cancel(err)
 				}
@@ -207,7 +204,7 @@ func (r *runState) ended(ctx context.Context, task int) error {
 		if err != nil || built.Ended == nil {
 			return err
 		}
-		return built.Ended(ctx, task)
+		return r.spec.Recipe.guard("Ended", func() error { return built.Ended(ctx, task) })
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

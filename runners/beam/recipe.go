@@ -75,26 +75,42 @@ func builder(name string) (Builder, error) {
 }
 
 // build builds the graph of a recipe and checks that it is the one with the given hash.
-func build(ctx context.Context, r Recipe, hash string) (_ *Built, err error) {
+func build(ctx context.Context, r Recipe, hash string) (*Built, error) {
 	b, err := builder(r.Name)
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("beam: recipe %q: panic: %v", r.Name, p)
+	var built *Built
+	err = pipeline.Guard(fmt.Sprintf("beam: recipe %q", r.Name), func() (err error) {
+		if built, err = b(ctx, r.Config); err != nil {
+			err = fmt.Errorf("beam: recipe %q: %w", r.Name, err)
 		}
-	}()
-	built, err := b(ctx, r.Config)
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("beam: recipe %q: %w", r.Name, err)
+		return nil, err
 	}
 	if got := built.Plan.Hash(); got != hash {
 		err = fmt.Errorf("beam: recipe %q makes plan %s, submitted was %s; the worker runs another version of the program or another job: %w", r.Name, got, hash, ErrPlan)
-		if built.Close != nil {
-			err = errors.Join(err, built.Close())
-		}
-		return nil, err
+		return nil, errors.Join(err, built.close(r))
 	}
 	return built, nil
+}
+
+// close gives back what was built.
+func (b *Built) close(r Recipe) error {
+	if b == nil || b.Close == nil {
+		return nil
+	}
+	return r.guard("Close", func() error {
+		if err := b.Close(); err != nil {
+			return fmt.Errorf("beam: recipe %q: close: %w", r.Name, err)
+		}
+		return nil
+	})
+}
+
+// guard calls a function of what was built.
+func (r Recipe) guard(function string, f func() error) error {
+	return pipeline.Guard(fmt.Sprintf("beam: recipe %q: %s", r.Name, function), f)
 }

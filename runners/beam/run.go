@@ -107,7 +107,7 @@ func (r *runState) wholeEnd(c capability, plan *pipeline.Plan) func(context.Cont
 		if err != nil {
 			return err
 		}
-		return built.AllEnded(ctx, r.tasks)
+		return r.spec.Recipe.guard("AllEnded", func() error { return built.AllEnded(ctx, r.tasks) })
 	}
 }
 

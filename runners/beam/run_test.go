@@ -172,6 +172,23 @@ func TestErrorsSurface(t *testing.T) {
 			t.Errorf("got %v, want the panic", err)
 		}
 	})
+	for _, elsewhere := range []bool{false, true} { // executors in other processes, as far as the runner knows
+		for what, want := range map[string]string{"stage": "work: runtime.Goexit", "builder": `recipe "scene": runtime.Goexit`, "Env": "RunOptions.Env: runtime.Goexit", "Close": `recipe "scene": Close: runtime.Goexit`} {
+			t.Run(fmt.Sprintf("%s exits/elsewhere=%v", what, elsewhere), func(t *testing.T) {
+				s := newScene(t, map[string]int{"a": 10})
+				s.exit = what
+				if what == "stage" {
+					s.stage.failAt, s.stage.exits = 6, true
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // not to wait for ever
+				defer cancel()
+				_, err := beam.RunAs(ctx, s.recipe(), s.plan(), beam.Options{Workers: 2, Renew: time.Millisecond}, false, !elsewhere)
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %s", err, want)
+				}
+			})
+		}
+	}
 	t.Run("builder", func(t *testing.T) {
 		s := newScene(t, map[string]int{"a": 10})
 		_, err := beam.Run(t.Context(), beam.Recipe{Name: "scene", Config: []byte("none")}, s.plan(), beam.Options{})
