@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -211,6 +212,33 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%d letters are counted", n)
 	}
 	_ = f.Close() // a device cannot be synced
+}
+
+// TestHalfALetterIsCutOff: what a full disk takes of a letter is no line of the file, those before are whole, and the error says what to do.
+func TestHalfALetterIsCutOff(t *testing.T) {
+	t.Parallel()
+	for full, want := range map[error]string{syscall.ENOSPC: "make room", syscall.EDQUOT: "make room", syscall.EFBIG: "ulimit -f"} {
+		path := filepath.Join(t.TempDir(), "dead.jsonl")
+		f, err := deadletter.OpenFile(path, deadletter.FileOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.BadRow(t.Context(), dataError(1), nil); err != nil {
+			t.Fatal(err)
+		}
+		deadletter.LeaveRoom(f, 20, full)
+		err = f.BadRow(t.Context(), dataError(2), nil)
+		if !errors.Is(err, pipeline.ErrUnavailable) || !errors.Is(err, full) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: the error is %v, want %q in it", full, err, want)
+		}
+		deadletter.LeaveRoom(f, 1<<20, nil) // room was made
+		if err := errors.Join(f.BadRow(t.Context(), dataError(3), nil), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if got := letters(t, path); len(got) != 2 || got[0].Position != 1 || got[1].Position != 3 {
+			t.Errorf("%v: the file has %+v, want the letters of 1 and 3", full, got)
+		}
+	}
 }
 
 func FuzzParse(f *testing.F) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -33,7 +34,7 @@ type File struct {
 
 	mu struct {
 		sync.Mutex
-		f    *os.File // nil: closed
+		f    onDisk // nil: closed
 		size int64
 		next int // the number of the next file put aside
 		n    map[string]int64
@@ -42,6 +43,14 @@ type File struct {
 }
 
 var _ pipeline.BadRowPolicy = (*File)(nil)
+
+// onDisk is what is used of a file that is open.
+type onDisk interface {
+	io.WriteCloser
+	Stat() (fs.FileInfo, error)
+	Truncate(size int64) error
+	Sync() error
+}
 
 // OpenFile opens a file for appending, making it, and the folders it is in, when they are not there. A last line without
 // an end, which a crash may have left, is ended, so that it spoils no other. Errors: [pipeline.ErrConfig] when path is a
@@ -89,7 +98,14 @@ func (f *File) fail(what string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) || isDir(f.path) {
 		kind = pipeline.ErrConfig
 	}
-	return fmt.Errorf("deadletter: %s %s: %w: %w", what, f.path, err, kind)
+	err = fmt.Errorf("deadletter: %s %s: %w: %w", what, f.path, err, kind)
+	switch {
+	case errors.Is(err, syscall.EFBIG):
+		return fmt.Errorf("%w; the file may not be longer: raise the limit of this process (ulimit -f), set max_bytes to begin another file, or name another one for bad rows", err)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%w; make room, or name a file on another disk for bad rows", err)
+	}
+	return err
 }
 
 func isDir(path string) bool {
@@ -116,12 +132,24 @@ func (f *File) BadRow(_ context.Context, err *pipeline.DataError, payload []byte
 		}
 	}
 	n, writeErr := f.mu.f.Write(line)
-	f.mu.size += int64(n)
 	if writeErr != nil {
-		return errors.Join(f.fail("write to", writeErr), err)
+		return errors.Join(f.fail("write to", errors.Join(writeErr, f.cut(int64(n)))), err)
 	}
+	f.mu.size += int64(n)
 	f.mu.n[err.Reason]++
 	return nil
+}
+
+// cut takes n bytes off the end of the file, which are not all of a letter: a reader of lines would take them for one.
+func (f *File) cut(n int64) error {
+	if n == 0 {
+		return nil
+	}
+	st, err := f.mu.f.Stat()
+	if err != nil {
+		return err
+	}
+	return f.mu.f.Truncate(st.Size() - n)
 }
 
 // rotate puts the file aside under the first free number and begins a new one.
