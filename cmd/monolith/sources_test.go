@@ -311,6 +311,7 @@ func TestCommandsRefuseWhatTheyCannotUse(t *testing.T) {
 	targets := map[string]string{
 		"data": csv, "snapshot dir": run, "missing": filepath.Join(dir, "b.csv"), "missing job": filepath.Join(dir, "jbo.yaml"), "empty": empty,
 		"folder": dir, "topic": "kafka://127.0.0.1:1/x", "no topic": "kafka://127.0.0.1:1",
+		"nothing": t.TempDir(),
 	}
 	for _, x := range []struct {
 		command, target string
@@ -334,6 +335,7 @@ func TestCommandsRefuseWhatTheyCannotUse(t *testing.T) {
 		{"init", "missing job", 2, []string{"is a job file already"}},
 		{"init", "empty", 2, []string{"nothing in it"}},
 		{"init", "folder", 2, []string{"folder without snapshots", "/*"}},
+		{"init", "nothing", 2, []string{"an empty folder", "a pattern"}},
 		{"init", "snapshot dir", 2, []string{"folder of snapshots"}},
 		{"init", "topic", 3, []string{"127.0.0.1:1"}},
 	} {

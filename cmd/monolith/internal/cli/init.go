@@ -45,7 +45,11 @@ its values alone: look through the features and the label before you train.`,
 				return errMissing
 			}
 			if isDir(target) && !isEmptyOfSnapshots(target) {
-				return fmt.Errorf("%q is a folder of snapshots, not of data: %w", target, pipeline.ErrConfig)
+				is := "a folder of snapshots, not of data"
+				if entries, err := os.ReadDir(target); err == nil && len(entries) == 0 {
+					is = "an empty folder; name files of data, or a pattern for them"
+				}
+				return fmt.Errorf("%q is %s: %w", target, is, pipeline.ErrConfig)
 			}
 			p, err := a.Ops.Propose(cmd.Context(), target, job.ProposeOptions{
 				Options:     job.InspectOptions{Logger: a.logger.Load(), Timeout: timeout},
