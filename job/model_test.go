@@ -157,6 +157,7 @@ func TestNearest(t *testing.T) {
 		}
 	}
 	for words, o := range map[string]job.NearestOptions{
+		"SLOT:SIGNATURE":     {Table: s.Info().Tables[0].Name, ID: 5, K: 1}, // no row of id 5
 		"no row of id 5":     {Table: s.Info().Tables[0].Name, ID: 5, K: 1},
 		"no table":           {Table: "none", ID: id, K: 1},
 		`did you mean "vec"`: {Table: s.Info().Tables[0].Name, ID: id, K: 1, Segment: "vect"},

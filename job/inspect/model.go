@@ -160,7 +160,8 @@ func nearestOf(ctx context.Context, f *stored.Folder, path string, o NearestOpti
 		return nil, err
 	}
 	if query == nil {
-		return nil, fault.Config("job: table %q of snapshot %s has no row of id %d (slot %d): ids are those that the model knows values by, which monolith rows and inspect show", o.Table, path, o.ID, param.SlotOf(o.ID))
+		return nil, fault.Config("job: table %q of snapshot %s has no row of id %d (slot %d): an id is a number with the slot in it, or SLOT:SIGNATURE, such as 2:17; monolith inspect shows the slots of features, monolith export --format parquet writes all ids",
+			o.Table, path, o.ID, param.SlotOf(o.ID))
 	}
 	length := norm(query)
 	if length == 0 {
