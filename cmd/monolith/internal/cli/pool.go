@@ -20,7 +20,7 @@ beam.environment_config names. It serves any job whose shards it can reach; what
 A pool listens on this machine alone and runs until SIGINT or SIGTERM. It is then told nothing of the jobs whose executors it
 has: the runner begins them again elsewhere, or in the next pool, and they continue where the parameter server is.`,
 		Example: `  monolith worker-pool --listen localhost:50000`,
-		Args:    cobra.NoArgs,
+		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.Ops.Pool == nil {
 				return errMissing

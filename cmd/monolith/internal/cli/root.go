@@ -101,6 +101,13 @@ on from the newest snapshot in the job's dir, and every example counts exactly o
 	})
 	root.SetCompletionCommandGroupID("more")
 	root.AddCommand(topics()...)
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" { // cobra's: a shell that it does not know is an error, as with all commands
+			c.Args, c.RunE = noOtherCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			c.Example = `  monolith completion bash > /etc/bash_completion.d/monolith`
+		}
+	}
 	a.setHelp(root)
 	return root
 }
