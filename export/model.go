@@ -21,9 +21,9 @@ import (
 	"github.com/monolith-go/monolith/ps/table"
 )
 
-// ErrNoGraph means that a snapshot does not say how its model computes: an update rule or a loss is the program's own, or it was imported.
+// ErrNoGraph means that a snapshot does not say how its model computes: a loss or an operator is the program's own, or it was imported.
 var ErrNoGraph = failure.New(failure.Config, "the snapshot has no model graph, so that nothing can be computed with its parameters outside of their program; "+
-	"train on with losses and optimizers of monolith, or write its rows alone, to parquet or arrow")
+	"train on with losses and operators of monolith, or write its rows alone, to parquet or arrow")
 
 // Model is a trained model as of one snapshot. It is safe to share as long as nobody changes it.
 type Model struct {

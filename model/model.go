@@ -131,7 +131,7 @@ type Model interface {
 	// Heads lists the outputs, at least one, with every default filled in; labels, predictions and losses follow this order.
 	Heads() []Head
 	// Marshal writes the model with all its settings, for graph.Unmarshal: what is read back gives the same bits. It fails
-	// where an update rule or a loss is the program's own.
+	// where a loss or an operator is the program's own; an update rule of the program's own is written by its name, and what is read back cannot be trained.
 	Marshal() ([]byte, error)
 	// NewSession makes a worker's own activations. Sessions share nothing that changes. threads is how many threads a session uses at most,
 	// the caller's among them, at least 1; results have the same bits with any number.

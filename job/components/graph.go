@@ -16,6 +16,7 @@ import (
 	"github.com/monolith-go/monolith/model/blocks"
 	"github.com/monolith-go/monolith/model/graph"
 	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/model/zoo"
 	"github.com/monolith-go/monolith/pipeline"
@@ -169,6 +170,9 @@ func (m *Graph) Build(in component.ModelInputs) (model.Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w; `monolith plan JOB.yaml --format model` writes the graph of a job's model", m.File, err)
 	}
+	if err := trainable(g); err != nil {
+		return nil, fmt.Errorf("%q: %w", m.File, err)
+	}
 	heads, err := headsOf(g, in.Heads)
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", m.File, err)
@@ -184,6 +188,26 @@ func (m *Graph) Build(in component.ModelInputs) (model.Model, error) {
 		return nil, errors.Join(faults...)
 	}
 	return g, nil
+}
+
+// trainable refuses a graph with update rules of which the file has the name alone.
+func trainable(g *graph.Graph) error {
+	refused := func(what string, o optim.Optimizer) error {
+		return fmt.Errorf("%s was trained by the rule %s, which this program does not have: train with the program that has it, or write the graph with another rule", what, o)
+	}
+	for _, t := range g.Layout().Tables {
+		for _, s := range t.Segments {
+			if optim.IsNamed(s.Optimizer) {
+				return refused(fmt.Sprintf("segment %q of table %q", s.Name, t.Name), s.Optimizer)
+			}
+		}
+	}
+	for _, t := range g.Layout().Dense {
+		if optim.IsNamed(t.Optimizer) {
+			return refused(fmt.Sprintf("tensor %q", t.Name), t.Optimizer)
+		}
+	}
+	return nil
 }
 
 // headsOf are the heads as the job wants them. A job without heads has one, the probability of the label, whatever its name is.

@@ -71,7 +71,7 @@ func ClusterOptions(c *spec.Config, plan *pipeline.Plan, m model.Model) (coordin
 		Meta:         map[string]string{"job": c.Name, "plan": plan.Hash(), "model": m.String()},
 		Recipe:       c.Recipe().JSON(), Fit: stored.Policies(c), Carry: []string{stored.ReferenceBatchKey},
 	}
-	if b, err := m.Marshal(); err == nil { // else it has a rule of the program's own, and only the program can make it
+	if b, err := m.Marshal(); err == nil { // else it has a loss or an operator of the program's own, and only the program can make it
 		o.Model = &snapshot.Model{Name: c.Model.Name(), Version: graph.Version, Graph: b}
 	}
 	for _, id := range c.Snapshot.Exempt {

@@ -115,7 +115,7 @@ func (g *Graph) IsStatistic(i int) bool { return g.tensors[i].statistic }
 // String names the graph by a hash of all that it is written as.
 func (g *Graph) String() string {
 	b, err := g.Marshal()
-	if err != nil { // an update rule of the program's own: its text stands for it
+	if err != nil { // a loss or an operator of the program's own: its text stands for it
 		b = []byte(g.Text() + g.layout.String() + fmt.Sprint(g.features, g.Heads(), g.clipNorm) + g.writtenPrecision())
 	}
 	h := sha256.Sum256(b)

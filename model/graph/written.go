@@ -58,11 +58,18 @@ type (
 	writtenRule struct {
 		Init      param.InitRule `json:"init"`
 		Optimizer optim.Rule     `json:"optimizer"`
+		Own       *writtenOwn    `json:"own,omitempty"`
 		L2        float32        `json:"l2,omitzero"`
 		L1        float32        `json:"l1,omitzero"`
 		Delay     float32        `json:"delay,omitzero"`
 		Clip      float32        `json:"clip,omitzero"`
 		Schedule  optim.Schedule `json:"schedule,omitzero"`
+	}
+	// writtenOwn is what is written of a rule that is the program's own, for those who read what it has trained.
+	writtenOwn struct {
+		// Text is all of its settings as it says them, and State how many numbers it keeps of the parameter.
+		Text  string `json:"text"`
+		State int    `json:"state"`
 	}
 	writtenFeature struct {
 		Name string `json:"name"`
@@ -84,14 +91,14 @@ type (
 )
 
 // Marshal writes the graph as indented JSON: parameters with their rules, features with their tables, operators as they
-// were declared, heads. Equal graphs are written as equal bytes. It fails where an update rule is none of package optim's,
-// a loss none of package loss's or an operator the program's own ([Builder.Own]).
+// were declared, heads. Equal graphs are written as equal bytes. An update rule that is none of package optim's is written by its name ([optim.Named]): what
+// is read back predicts, and cannot be trained. It fails where a loss is none of package loss's or an operator the program's own ([Builder.Own]).
 func (g *Graph) Marshal() ([]byte, error) {
 	w := writtenGraph{Version: Version, Seed: g.layout.Seed, ClipNorm: g.clipNorm, Precision: g.writtenPrecision()}
 	for _, t := range g.layout.Tables {
 		table := writtenTable{Name: t.Name}
 		for _, s := range t.Segments {
-			rule, err := ruleOf(s.Init, s.Optimizer, s.L2)
+			rule, err := ruleOf(s.Init, s.Optimizer, s.L2, s.Dim)
 			if err != nil {
 				return nil, fmt.Errorf("graph: table %q segment %q: %w", t.Name, s.Name, err)
 			}
@@ -101,7 +108,7 @@ func (g *Graph) Marshal() ([]byte, error) {
 		w.Tables = append(w.Tables, table)
 	}
 	for i, t := range g.tensors {
-		rule, err := ruleOf(t.Init, t.Optimizer, t.L2)
+		rule, err := ruleOf(t.Init, t.Optimizer, t.L2, t.Len())
 		if err != nil {
 			return nil, fmt.Errorf("graph: tensor %q: %w", t.Name, err)
 		}
@@ -150,17 +157,15 @@ func (g *Graph) writtenPrecision() string {
 	return g.precision.String()
 }
 
-// ruleOf describes what a parameter is initialised and updated by, if what is read back is that.
-func ruleOf(i param.Init, o optim.Optimizer, l2 float32) (writtenRule, error) {
+// ruleOf describes what a parameter of n weights is initialised and updated by. A rule is the program's own where what is read back is not that.
+func ruleOf(i param.Init, o optim.Optimizer, l2 float32, n int) (writtenRule, error) {
 	r := writtenRule{Init: i.Rule(), Optimizer: optim.RuleOf(o), L2: l2}
-	back, err := r.Optimizer.Optimizer()
-	if err == nil && reflect.TypeOf(back) != reflect.TypeOf(o) {
-		err = errors.New("it is none of package optim's")
+	own := optim.Unrounded(o)
+	if back, err := r.Optimizer.Optimizer(); err != nil || reflect.TypeOf(optim.Unrounded(back)) != reflect.TypeOf(own) {
+		r.Optimizer.Settings = nil // the text has them
+		r.Own = &writtenOwn{Text: own.String(), State: own.StateDim(n)}
 	}
-	if err != nil {
-		return r, fmt.Errorf("rule %s cannot be written: %w", o, err)
-	}
-	_, err = r.Init.Init()
+	_, err := r.Init.Init()
 	return r, err
 }
 
@@ -169,6 +174,12 @@ func (r *writtenRule) read(b *Builder, what string) (param.Init, optim.Optimizer
 	i, err := r.Init.Init()
 	if err != nil {
 		b.fault("%s: %w", what, err)
+	}
+	if r.Own != nil {
+		if r.Own.State < 0 || r.Own.State > maxElements || len(r.Optimizer.Settings) > 0 {
+			b.fault("%s: rule %s of the program's own has %d numbers of state and settings %v, want 0 to %d and none", what, r.Optimizer.Name, r.Own.State, r.Optimizer.Settings, maxElements)
+		}
+		return i, optim.NamedBy(r.Optimizer, r.Own.Text, r.Own.State)
 	}
 	o, err := r.Optimizer.Optimizer()
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -336,25 +337,52 @@ func TestWithOtherHeads(t *testing.T) {
 // ownRule is an update rule that package optim does not have.
 type ownRule struct{ optim.SGD }
 
-func TestOwnRulesCannotBeWritten(t *testing.T) {
+// StateDim is not that of the rule which ownRule embeds.
+func (ownRule) StateDim(dim int) int { return 3*dim + 1 }
+
+// TestOwnRulesAreWrittenByName: a graph whose rules are the program's own is read back with the same parameters, names and text, and refuses to train.
+func TestOwnRulesAreWrittenByName(t *testing.T) {
 	t.Parallel()
 	build := func(lr float32) *graph.Graph {
 		b := graph.NewBuilder()
+		own := ownRule{optim.SGD{LR: lr}}
+		table := b.Table(param.Table{Name: "ids", Segments: []param.Segment{
+			{Name: "half", Dim: 2, Init: param.Uniform(-1, 1), Optimizer: optim.Stored(own, optim.BF16)}, {Name: "vec", Dim: 3, Optimizer: optim.Adagrad{LR: lr}},
+		}})
+		ids := b.SparseFeature(model.Feature{Name: "id"}, table)
 		x := b.DenseFeature(model.Feature{Name: "x", Kind: model.Dense, Dim: 1})
-		w := b.Tensor(param.Tensor{Name: "w", Shape: []int{1, 1}, Optimizer: ownRule{optim.SGD{LR: lr}}})
-		g, err := b.Build(1, click(b.Linear(x, w, nil)))
+		w := b.Tensor(param.Tensor{Name: "w", Shape: []int{3, 1}, Optimizer: own})
+		g, err := b.Build(1, click(b.Linear(b.Concat(b.Pool(graph.Pooled{X: b.Lookup(ids, "half"), By: graph.Sum}), x), w, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return g
 	}
-	_, err := build(1).Marshal()
-	if err == nil || !strings.Contains(err.Error(), `tensor "w": rule sgd(lr=1) cannot be written: it is none of package optim's`) {
-		t.Errorf("error %v", err)
+	g := build(1)
+	written, err := g.Marshal()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if one, again, two := build(1).String(), build(1).String(), build(2).String(); one != again || one == two {
-		t.Error("the name of a graph that cannot be written must distinguish its rules")
+	back, err := graph.Unmarshal(written)
+	if err != nil {
+		t.Fatal(err)
 	}
+	if !graph.Equal(g, back) || g.String() != back.String() || back.String() == build(2).String() {
+		t.Errorf("%s is read back as %s, another learning rate is %s", g, back, build(2))
+	}
+	if got, want := back.Layout().Shape(), g.Layout().Shape(); !reflect.DeepEqual(got, want) {
+		t.Errorf("read back the parameters are %+v, want %+v", got, want)
+	}
+	half, vec := back.Layout().Tables[0].Segments[0].Optimizer, back.Layout().Tables[0].Segments[1].Optimizer
+	if !optim.IsNamed(half) || optim.ValuesOf(half) != optim.BF16 || optim.IsNamed(vec) || !optim.IsNamed(back.Layout().Dense[0].Optimizer) {
+		t.Errorf("read back the rules are %v, %v and %v", half, vec, back.Layout().Dense[0].Optimizer)
+	}
+	defer func() {
+		if text := fmt.Sprint(recover()); !strings.Contains(text, "sgd(lr=1) is known by its name alone") {
+			t.Errorf("an update gives %s", text)
+		}
+	}()
+	back.Layout().Dense[0].Optimizer.Update(make([]float32, 3), make([]float32, 10), make([]float32, 3), 1)
 }
 
 func TestUnmarshalNamesFaults(t *testing.T) {
@@ -366,6 +394,7 @@ func TestUnmarshalNamesFaults(t *testing.T) {
 	tests := []struct{ old, with, want string }{
 		{`"version": 1`, `"version": 2`, "it has version 2, this program reads version 1"},
 		{`"op": "relu"`, `"op": "gelu"`, `"gelu" is unknown`},
+		{`"optimizer": {`, `"own": {"text": "x()", "state": -1}, "optimizer": {`, "-1 numbers of state"},
 		{`"op": "relu"`, `"op": "relu", "speed": 3`, "unknown field"},
 		{`"rate": 0.25`, `"rate": 1.25`, "dropout: rate 1.25"},
 		{`"weights": "w"`, `"weights": "nothing"`, `linear: no tensor "nothing"`},
