@@ -133,7 +133,7 @@ deterministic: true
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := job.Run(t.Context(), cfg, job.RunOptions{}); err == nil || !strings.Contains(err.Error(), "mine:sgd(lr=0.1)") || !strings.Contains(err.Error(), "the program that has it") {
+	if _, err := job.Run(t.Context(), cfg, job.RunOptions{}); err == nil || !strings.Contains(err.Error(), "mine:sgd(lr=0.1)") || !strings.Contains(err.Error(), "which this program does not have") {
 		t.Errorf("training on with a rule that is not there: %v", err)
 	}
 }
