@@ -99,7 +99,7 @@ func (s *scanner) record() ([]byte, error) {
 			if line := trim(piece); !long && len(line) <= s.max {
 				return line, nil // usually without a copy
 			}
-			return nil, &filesource.BadRecord{Reason: reasonTooLong, Err: fmt.Errorf("%d bytes, the bound is %d", size, s.max)}
+			return nil, &filesource.BadRecord{Reason: reasonTooLong, Err: fmt.Errorf("%d bytes, the bound is %d: raise max_line_bytes of the source if this is a line", size, s.max)}
 		}
 		if long {
 			continue

@@ -57,7 +57,11 @@ func (s scanner) Scan() ([]byte, error) {
 		return data, nil
 	}
 	if corrupt, ok := errors.AsType[*tfrecord.CorruptError](err); ok {
-		err = &filesource.BadRecord{Reason: corrupt.Reason, Err: errors.New(corrupt.Detail), Last: !corrupt.Resumable()}
+		detail := corrupt.Detail
+		if corrupt.Reason == tfrecord.ReasonTooLarge {
+			detail += ": raise max_record_bytes of the source if this is a record"
+		}
+		err = &filesource.BadRecord{Reason: corrupt.Reason, Err: errors.New(detail), Last: !corrupt.Resumable()}
 	}
 	return data, err
 }
