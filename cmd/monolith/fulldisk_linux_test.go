@@ -1,7 +1,10 @@
 package main_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -105,5 +108,44 @@ func TestFullDiskDuringExport(t *testing.T) {
 		if left, err := filepath.Glob(filepath.Join(to, "[0-9]*")); err != nil || len(left) != 1 {
 			t.Errorf("%s: %v, %v", format, left, err)
 		}
+	}
+}
+
+// TestFullDiskUnderAnOutput: the run ends with exit code 3 and says once what is full, and the same command goes on when there is room, with every row in the output once.
+func TestFullDiskUnderAnOutput(t *testing.T) {
+	t.Parallel()
+	dir, fill := smallDisk(t)
+	text := fmt.Sprintf(smallJob, t.TempDir(), "{synthetic: {examples: 20000}}") + fmt.Sprintf("outputs: [{name: seen, of: predictions, to: {jsonl: {dir: %s}}}]\n", dir)
+	job := writeJob(t, text)
+	free := fill()
+	o := monolith(t, "train", job)
+	o.wants(t, 3, "make room", "outputs[0].to.jsonl.dir")
+	if n := strings.Count(o.stderr, "no space left"); n != 1 {
+		t.Errorf("it is said %d times that there is no room:\n%s", n, o.stderr)
+	}
+	free()
+	monolith(t, "train", job).wants(t, 0)
+	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		z, err := gzip.NewReader(bytes.NewReader(b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, err := io.ReadAll(z)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		rows += bytes.Count(plain, []byte("\n"))
+	}
+	if rows != 20000 {
+		t.Errorf("%d rows in %d files, want 20000", rows, len(files))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -279,6 +280,9 @@ func (t *trainer) rescue(ctx context.Context, m *member, cause error) error {
 	}
 	if err := t.outputs.Behind(); err != nil { // what is trained again is predicted as it was
 		t.notice("training has failed, and an output could not store what was trained since the last snapshot, so that is trained again")
+		if strings.Contains(cause.Error(), err.Error()) { // it is what the run has failed with
+			return cause
+		}
 		return errors.Join(cause, err)
 	}
 	t.notice("training has failed; what was trained before is kept")
