@@ -231,6 +231,11 @@ func TestRecordTooLarge(t *testing.T) {
 	if !errors.Is(err, pipeline.ErrConfig) || !errors.Is(err, kafka.MessageSizeTooLarge) {
 		t.Error(err)
 	}
+	for _, want := range []string{`topic "`, "1 record(s) in 2097", "max.message.bytes"} {
+		if !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("the error lacks %q: %v", want, err)
+		}
+	}
 }
 
 // TestUnknownTopic: a topic that does not exist is answered with the one that is nearest to it, or those that there are, and is a mistake of the job.

@@ -322,10 +322,18 @@ func (p *Producer) send(ctx context.Context, cl *kafkawire.Client, records []Rec
 	}
 	for i := range got {
 		if got[i].partition == partition {
-			return got[i].fault(len(index))
+			return tooLarge(got[i].fault(len(index)), len(index), len(batch))
 		}
 	}
 	return cn.Malformed(kafkawire.Produce, fmt.Errorf("%w: no word of partition %d", kafkawire.ErrWire, partition))
+}
+
+// tooLarge says what to do about records that the topic does not take for their size; other errors stay as they are.
+func tooLarge(err error, records, bytes int) error {
+	if !errors.Is(err, kafka.MessageSizeTooLarge) && !errors.Is(err, kafka.RecordListTooLarge) {
+		return err
+	}
+	return fmt.Errorf("%d record(s) in %d bytes: %w; raise the topic's max.message.bytes, or the brokers' message.max.bytes", records, bytes, err)
 }
 
 // patiently calls f until it succeeds, fails for good, or patience ends. The client is f's for that time; after an error it
