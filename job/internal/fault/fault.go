@@ -66,7 +66,7 @@ func hint(code failure.Code) string {
 	case failure.NotAdmitted:
 		return "ps.tls and ps.token must fit on both sides"
 	case failure.TooLarge:
-		return "raise ps.max_message for all processes, or make train.batch smaller"
+		return "raise ps.max_message for all processes; more shards make answers smaller, and for rows a smaller train.batch does"
 	case failure.Identity:
 		return "set the job back to what it was; or give it another dir, or --resume=false, to train from the start"
 	case failure.Layout:
