@@ -476,10 +476,16 @@ func (n *Node) above(generation uint64) error {
 		return fmt.Errorf("ps: shard %d of %d: the state is of generation %d already, not below %d: %w",
 			n.opts.Index, n.numShards(), n.highest, generation, ps.ErrRolledBack)
 	case generation > max(n.highest, uint64(time.Now().UnixMicro()))+maxAhead:
-		return fmt.Errorf("ps: shard %d of %d: generation %d is far above %d, and none would be left above it: %w",
-			n.opts.Index, n.numShards(), generation, n.highest, ps.ErrMismatch)
+		return fmt.Errorf("ps: shard %d of %d: generation %d is far above %d, and none would be left above it; it begins with the time at shard 0's machine (%s), and here it is %s: set the clock that is wrong: %w",
+			n.opts.Index, n.numShards(), generation, n.highest, clockOf(generation), clockOf(uint64(time.Now().UnixMicro())), ps.ErrMismatch)
 	}
 	return nil
+}
+
+// clockOf is the time that a generation was made of, as far as years have four digits.
+func clockOf(generation uint64) string {
+	const last = 253402300799999999 // of the year 9999
+	return time.UnixMicro(int64(min(generation, last))).UTC().Format(time.RFC3339)
 }
 
 // maxAhead is by how much a generation may be above the one before and the clock, in microseconds: about twelve days.
