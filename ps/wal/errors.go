@@ -46,6 +46,9 @@ func (l *Log) fail(doing, path string, err error) error {
 		return fmt.Errorf("wal: %s %s: %w: the log in %s has %d bytes and %d more wait; free space or name another folder and start the shard again; snapshots taken more often keep the log short: %w",
 			doing, path, ErrNoSpace, l.o.Dir, st.Bytes, st.Pending, err)
 	}
+	if errors.Is(err, syscall.EFBIG) {
+		return fmt.Errorf("wal: %s %s: a file may not have as many bytes as this one needs: raise the limit of this process (ulimit -f), or name a folder whose file system takes larger ones, and start the shard again: %w", doing, path, err)
+	}
 	return fmt.Errorf("wal: %s %s: %w", doing, path, err)
 }
 

@@ -45,3 +45,6 @@ func JoinSums(a, b uint32, n int) uint32 { return joinSums(a, b, n) }
 
 // SmallRecord is the size below which records are copied together.
 const SmallRecord = smallRecord
+
+// Fault is the error of a file that cannot be written.
+func (l *Log) Fault(err error) error { return l.fail("writing", "wal-0000000000000001.log", err) }

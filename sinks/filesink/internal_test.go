@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -90,6 +91,22 @@ func TestNames(t *testing.T) {
 	for _, name := range []string{"a~b~42.x", "a~b~-0000000000000000042.x", "a~b~99999999999999999999.x", "a~bc~00000000000000000042.x", ".a~b~00000000000000000042.x-1.tmp", "a~b~00000000000000000042.y"} {
 		if from, ok := parseName("a~b~", ".x", name); ok {
 			t.Errorf("%s is one from %d on", name, from)
+		}
+	}
+}
+
+// named is a format that has a name alone.
+type named struct{ Format }
+
+func (named) Name() string { return "tsv" }
+
+// TestFilesThatMayNotGrow: a limit of the process says what to raise, a full disk what to free.
+func TestFilesThatMayNotGrow(t *testing.T) {
+	t.Parallel()
+	w := &Writer{format: named{}, opts: Options{Dir: "scores", Keys: "predict.to.tsv."}}
+	for cause, want := range map[error]string{syscall.EFBIG: "ulimit -f", syscall.ENOSPC: "make room"} {
+		if err := w.unavailable(cause); !errors.Is(err, cause) || !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "predict.to.tsv.dir") {
+			t.Errorf("%v, want %q, the key and the cause", err, want)
 		}
 	}
 }

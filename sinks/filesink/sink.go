@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -95,7 +96,11 @@ func (w *Writer) fault(text string, args ...any) error {
 
 // unavailable is what the user can do something about outside the process.
 func (w *Writer) unavailable(err error) error {
-	return w.fault("folder %s: %w: %w; make room or give the right to write there, or name another folder in %sdir", w.opts.Dir, err, pipeline.ErrUnavailable, w.opts.Keys)
+	do := "make room or give the right to write there"
+	if errors.Is(err, syscall.EFBIG) {
+		do = "let this process write longer files (ulimit -f) or make them shorter"
+	}
+	return w.fault("folder %s: %w: %w; %s, or name another folder in %sdir", w.opts.Dir, err, pipeline.ErrUnavailable, do, w.opts.Keys)
 }
 
 // Resume implements [pipeline.Resumer]: it removes what earlier owners have not finished, which keeps them from finishing
