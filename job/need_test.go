@@ -1,8 +1,10 @@
 package job_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -84,6 +86,7 @@ func TestNeedOfTables(t *testing.T) {
 		{name: "all are counted", o: job.NeedOptions{Sample: 1 << 20}, users: int64(users), item: int64(items), basis: "counted in all 20000 examples"},
 		{name: "too many", o: job.NeedOptions{IDs: map[string]int64{"user": 1 << 20, "again": 1, "item": 1}}, users: 1 << 20, item: 1, basis: "--ids", warned: "a small machine"},
 		{name: "too many for ps.memory", set: []string{"ps.memory=1MiB"}, o: job.NeedOptions{IDs: map[string]int64{"user": 1 << 20, "again": 1, "item": 1}}, users: 1 << 20, item: 1, basis: "--ids", warned: "(ps.memory)"},
+		{name: "a batch too large", set: []string{"train.batch=65536", "model={deepfm: {dim: 8, hidden: [64]}}"}, users: -1, item: -1, unknown: true, warned: "smaller train.batch"},
 		{
 			name: "shards of their own", set: []string{"ps.addresses=[127.0.0.1:1,127.0.0.1:2,127.0.0.1:3,127.0.0.1:4]"},
 			o: job.NeedOptions{IDs: map[string]int64{"user": 16_000, "again": 1, "item": 1}}, users: 16_000, item: 1, basis: "--ids",
@@ -166,5 +169,21 @@ func TestNeedHasFilters(t *testing.T) {
 	}
 	if got.Bytes != want {
 		t.Errorf("%d bytes, want %d", got.Bytes, want)
+	}
+}
+
+// TestTrainingWarnsOfMemory: layers and batches that do not fit are said before they are made.
+func TestTrainingWarnsOfMemory(t *testing.T) {
+	t.Parallel()
+	for batch, warned := range map[string]bool{"65536": true, "64": false} {
+		cfg, _, _ := needJob(t, 500, "train.batch="+batch, "model={deepfm: {dim: 8, hidden: [64]}}")
+		var log bytes.Buffer
+		memory := table.NewMemory(table.MemoryOptions{Limit: 4 << 20, Of: "a small machine"})
+		if _, err := job.Run(t.Context(), cfg, job.RunOptions{Memory: memory, Logger: slog.New(slog.NewTextHandler(&log, nil))}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(log.String(), "layers and batches do not fit"); got != warned {
+			t.Errorf("batches of %s: warned %v\n%s", batch, got, log.String())
+		}
 	}
 }

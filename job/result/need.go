@@ -18,7 +18,7 @@ type MemoryNeed struct {
 	// Sampled is how many examples were read to count ids, Examples how many there will be, as far as that is known.
 	Sampled  int64 `json:"sampled_examples,omitempty"`
 	Examples int64 `json:"examples,omitempty"`
-	// Warning says that it does not fit; empty: nothing says so.
+	// Warning says that tables, or layers and batches, do not fit; empty: nothing says so.
 	Warning string `json:"warning,omitempty"`
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/monolith-go/monolith/internal/telemetry"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps/table"
 	"github.com/monolith-go/monolith/transforms/trainstep"
@@ -108,6 +110,16 @@ func tableMemory(cfg *spec.Config, all *table.Memory) *table.Memory {
 		return all
 	}
 	return all.Limited(int64(cfg.PS.Memory), "ps.memory; raise it, or spread the table over more shards, in processes of their own")
+}
+
+// warnMemory says that layers and batches alone are more than the process may have, before the system ends it without a word.
+func warnMemory(ctx context.Context, log *slog.Logger, cfg *spec.Config, m model.Model, all *table.Memory) {
+	if limit, _ := all.Limit(); limit > 0 {
+		if least := wiring.LeastBytes(cfg, m); least > limit {
+			log.WarnContext(ctx, "layers and batches do not fit into memory, and the system may end the process: take a smaller train.batch, fewer train.workers or narrower layers",
+				"least_bytes", least, "limit_bytes", limit)
+		}
+	}
 }
 
 // sayMemory logs what is known of the memory of this process's tables before there are rows: what layers take, what a row of each table takes, and

@@ -223,6 +223,7 @@ func (t *trainer) openShards(ctx context.Context) (err error) {
 		return err
 	}
 	sayMemory(ctx, t.log, o.Layout, o.Memory)
+	warnMemory(ctx, t.log, t.cfg, t.model, t.opts.Memory)
 	o.GaveUp = t.gaveUp
 	o.Grace = endingRun
 	t.uploads.of(&o)
@@ -243,6 +244,7 @@ func (t *trainer) dial(ctx context.Context) error {
 	if t.opts.Resume != nil && !*t.opts.Resume {
 		return fault.Config("job: --resume=false: the shards at ps.addresses hold the state; start them with monolith ps --resume=false")
 	}
+	warnMemory(ctx, t.log, t.cfg, t.model, t.opts.Memory)
 	remote, err := wiring.Dial(ctx, t.cfg, t.plan, t.model, 0, t.log, psHooks(t.hooks))
 	if err != nil {
 		return fault.Unavailable(otherFeatures(t.cfg, err))

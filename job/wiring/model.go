@@ -56,6 +56,19 @@ func Model(c *spec.Config) (model.Model, error) {
 	return m, nil
 }
 
+// LeastBytes is what layers and batches take at least in the process that trains, in bytes, beside the rows of tables; 0 where nobody knows.
+func LeastBytes(c *spec.Config, m model.Model) int64 {
+	g, ok := m.(interface{ LeastBytes(rows int) int64 }) // a graph, or what has one
+	if !ok || c.Runner != spec.RunnerLocal {
+		return 0
+	}
+	n := int64(c.Train.Workers) * g.LeastBytes(c.Train.Batch)
+	if l := m.Layout(); !c.PS.Remote() {
+		n += 4 * int64(l.DenseLen()+l.DenseStateLen())
+	}
+	return n
+}
+
 // inPrecision is the model with the job's precision of products, whatever it was written with.
 func inPrecision(c *spec.Config, m model.Model) (model.Model, error) {
 	precision, _ := param.ParsePrecision(c.Train.Precision) // the schema has checked its name

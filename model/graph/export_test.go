@@ -137,3 +137,12 @@ func (g *Graph) RunOf(name string) (n int) {
 	}
 	return n
 }
+
+// Bytes is what the buffers of a session take.
+func (s *Session) Bytes() int64 {
+	n := len(s.dense) + len(s.denseGrad)
+	for i := range s.valBuffers {
+		n += len(s.valBuffers[i]) + len(s.gradBuffers[i])
+	}
+	return 4 * int64(n)
+}
