@@ -88,6 +88,14 @@ func TestNeedOfTables(t *testing.T) {
 		{name: "too many for ps.memory", set: []string{"ps.memory=1MiB"}, o: job.NeedOptions{IDs: map[string]int64{"user": 1 << 20, "again": 1, "item": 1}}, users: 1 << 20, item: 1, basis: "--ids", warned: "(ps.memory)"},
 		{name: "a batch too large", set: []string{"train.batch=65536", "model={deepfm: {dim: 8, hidden: [64]}}"}, users: -1, item: -1, unknown: true, warned: "smaller train.batch"},
 		{
+			name: "layers above a message", set: []string{"ps={addresses: [127.0.0.1:1], max_message: 64KiB}", "model={deepfm: {dim: 8, hidden: [400, 24]}}", "train.batch=16"},
+			users: -1, item: -1, unknown: true, warned: "ps.max_message is 65536",
+		},
+		{
+			name: "layers in parts below it", set: []string{"ps={addresses: [127.0.0.1:1, 127.0.0.1:2], max_message: 64KiB}", "model={deepfm: {dim: 8, hidden: [400, 24]}}", "train.batch=16"},
+			users: -1, item: -1, unknown: true,
+		},
+		{
 			name: "shards of their own", set: []string{"ps.addresses=[127.0.0.1:1,127.0.0.1:2,127.0.0.1:3,127.0.0.1:4]"},
 			o: job.NeedOptions{IDs: map[string]int64{"user": 16_000, "again": 1, "item": 1}}, users: 16_000, item: 1, basis: "--ids",
 		},

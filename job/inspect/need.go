@@ -18,6 +18,7 @@ import (
 	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/table"
 )
 
@@ -124,6 +125,15 @@ func Need(ctx context.Context, cfg *spec.Config, o NeedOptions) (*result.MemoryN
 	out.Process = out.Bytes
 	if out.Remote {
 		out.Process = (out.Bytes + int64(out.Shards) - 1) / int64(out.Shards)
+	}
+	if out.Remote {
+		place := ps.NewPlacement(l, out.Shards)
+		for s := range out.Shards {
+			if each := 4 * int64(place.DenseLen(s)); each > int64(cfg.PS.MaxMessage) {
+				out.Warning = fmt.Sprintf("shard %d answers with its layers, %d bytes, and ps.max_message is %d: raise it for all processes, or take more shards, of which one has each tensor",
+					s, each, int64(cfg.PS.MaxMessage))
+			}
+		}
 	}
 	limit, of := o.Memory.Limit()
 	if least := wiring.LeastBytes(cfg, m); limit > 0 && least > limit {
