@@ -111,7 +111,7 @@ func TestFullDiskDuringExport(t *testing.T) {
 	}
 }
 
-// TestFullDiskUnderAnOutput: the run ends with exit code 3 and says once what is full, and the same command goes on when there is room, with every row in the output once.
+// TestFullDiskUnderAnOutput: the run ends with exit code 3 and says once what is full, and the same command continues when there is room, with every row in the output once.
 func TestFullDiskUnderAnOutput(t *testing.T) {
 	t.Parallel()
 	dir, fill := smallDisk(t)
