@@ -34,6 +34,8 @@ type Client struct {
 	addr string
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 	tls  func() *tls.Config // of a line; nil: plain text
+	// silence is that of the connections that began with this client.
+	silence silence
 }
 
 // NewClient makes a client of the server at addr, one for each process and shard; the caller closes it. It keeps connections alive, makes

@@ -3,10 +3,12 @@ package wire
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/monolith-go/monolith/model/param"
@@ -85,6 +87,9 @@ type Conn struct {
 	stop context.CancelCauseFunc
 	turn chan struct{} // held by the goroutine that makes a call; it guards everything below
 
+	silence *silence
+	said    atomic.Bool // that it waits
+
 	stream  *stream // nil: there is none
 	broke   error   // what the last stream ended with
 	lost    bool    // the shard could not be reached for as long as was allowed
@@ -108,9 +113,10 @@ func Dial(ctx context.Context, cc *Client, h Hello, o ConnOptions) (*Conn, error
 	o = o.withDefaults()
 	h.Version, h.Resumed = ProtocolVersion, false
 	c := &Conn{
-		cc: cc, hello: hello{h, o.CallTimeout / 4}, opts: o, watch: newWatch(o.CallTimeout),
+		cc: cc, hello: hello{h, o.CallTimeout / 4}, opts: o, silence: &cc.silence,
 		turn: make(chan struct{}, 1), closing: make(chan struct{}), commits: map[ps.SplitID]ps.Control{}, limit: uint64(o.MaxMessage),
 	}
+	c.watch = newWatch(o.CallTimeout, c.silent)
 	// The session continues when the context of Dial ends.
 	c.run, c.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	if err := c.persist(ctx, nil, o.RetryFor); err != nil {
@@ -216,6 +222,20 @@ func (c *Conn) Close(ctx context.Context, clean bool) error {
 	c.drop(ps.ErrClosed)
 	c.watch.close()
 	return err
+}
+
+// silent notes that a call has heard nothing of the shard since a time.
+func (c *Conn) silent(since time.Time) {
+	c.said.Store(true)
+	c.silence.waits(c, since)
+}
+
+// waitsNoMore notes how the call that was begun has ended.
+func (c *Conn) waitsNoMore(err error) {
+	if c.said.Swap(false) {
+		_, refused := errors.AsType[*remoteError](err)
+		c.silence.left(c, err == nil || refused)
+	}
 }
 
 // interrupt ends the call under way, and takes its turn.

@@ -472,7 +472,7 @@ func TestFramesAllocateNothing(t *testing.T) {
 			t.Errorf("%s: %v allocations", c.kind, n)
 		}
 	}
-	w := newWatch(1 << 40)
+	w := newWatch(1<<40, nil)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	if n := testing.AllocsPerRun(100, func() { w.begin(ctx, cancel); w.touch(); w.end() }); n != 0 {

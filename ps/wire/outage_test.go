@@ -1,8 +1,10 @@
 package wire_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"path/filepath"
 	"runtime"
@@ -326,4 +328,110 @@ func TestNoGoroutineStays(t *testing.T) {
 			t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
 		}
 	}
+}
+
+// ice holds back what comes to a process whose shards are stopped (kill -STOP), while its kernel still takes what goes there.
+type ice struct{ wet atomic.Pointer[chan struct{}] }
+
+func (i *ice) freeze() {
+	c := make(chan struct{})
+	i.wet.Store(&c)
+}
+
+func (i *ice) thaw() { close(*i.wet.Load()) }
+
+type iceConn struct {
+	net.Conn
+	ice    *ice
+	closed chan struct{}
+	once   sync.Once
+}
+
+// Read implements [net.Conn].
+func (c *iceConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if wet := c.ice.wet.Load(); wet != nil {
+		select {
+		case <-*wet:
+		case <-c.closed:
+			return 0, net.ErrClosed
+		}
+	}
+	return n, err
+}
+
+// Close implements [net.Conn].
+func (c *iceConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// TestSilenceIsLoggedOnce: a shard that hangs is said to be waited for after some seconds, once for all workers of the process however often they try, and once that
+// it answers again; one that hangs for a moment, or is busy for long, is not, and one that is given up does not answer.
+func TestSilenceIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var text bytes.Buffer
+		busy := false
+		f := &fakeConn{control: func(ctx context.Context, _ []ps.Control) (ps.Reply, error) {
+			if busy {
+				select {
+				case <-time.After(time.Minute):
+				case <-ctx.Done():
+				}
+			}
+			return ps.Reply{Cut: 1}, nil
+		}}
+		var all ice
+		r, one := newRemote(t, f, remoteOptions{
+			dialed: func(c net.Conn) net.Conn { return &iceConn{Conn: c, ice: &all, closed: make(chan struct{})} },
+			conn:   wire.ConnOptions{RetryFor: time.Minute, Logger: slog.New(slog.NewTextHandler(&text, nil))},
+		})
+		two := r.wrap(t, "w2", 3, &fakeConn{control: f.control})
+		waits, answers := 0, 0
+		hang := func(d time.Duration, more int) {
+			t.Helper()
+			if d > 0 {
+				all.freeze()
+			}
+			var calls sync.WaitGroup
+			for _, c := range []*wire.Conn{one, two} {
+				calls.Go(func() {
+					if reply, err := c.Control(t.Context(), nil); err != nil || reply.Cut != 1 {
+						t.Errorf("after %v: %v, %v", d, reply, err)
+					}
+				})
+			}
+			if d > 0 {
+				time.Sleep(d)
+				all.thaw()
+			}
+			calls.Wait()
+			waits, answers = waits+more, answers+more
+			if w, a := strings.Count(text.String(), "waiting for a shard that does not answer"), strings.Count(text.String(), "the shard answers again"); w != waits || a != answers {
+				t.Fatalf("after %v: said to be waited for %d times, and to answer %d times; want %d and %d:\n%s", d, w, a, waits, answers, &text)
+			}
+		}
+		hang(0, 0)
+		hang(4*time.Second, 0)
+		hang(7*time.Second, 1)
+		if want := "shard=3 addr=localhost:1 silent=5s at_most=1m0s"; !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in %s", want, &text)
+		}
+		hang(35*time.Second, 1) // some attempts fail
+		busy = true
+		hang(0, 0)
+		busy = false
+		all.freeze()
+		if _, err := one.Control(t.Context(), nil); !errors.Is(err, wire.ErrUnreachable) {
+			t.Error(err)
+		}
+		all.thaw()
+		waits++
+		hang(0, 0)
+		if err := errors.Join(one.Close(t.Context(), true), two.Close(t.Context(), true)); err != nil {
+			t.Error(err)
+		}
+		r.close(t)
+	})
 }

@@ -40,7 +40,9 @@ func (c *Conn) do(ctx context.Context) error {
 }
 
 // persist makes a call, in as many streams as it takes; without one it only ensures that there is a stream.
-func (c *Conn) persist(ctx context.Context, r *call, budget time.Duration) error {
+func (c *Conn) persist(ctx context.Context, r *call, budget time.Duration) (err error) {
+	c.watch.called()
+	defer func() { c.waitsNoMore(err) }()
 	b := waits{bound: c.opts.MinBackoff, limit: c.opts.MaxBackoff, budget: budget}
 	c.seq++
 	stop := c.closing
@@ -64,6 +66,7 @@ func (c *Conn) persist(ctx context.Context, r *call, budget time.Duration) error
 			return c.named(err)
 		}
 		c.broke = err
+		c.watch.failed()
 		c.opts.Logger.Debug("stream is broken", "shard", c.hello.Shard, "attempt", b.tries, "err", err)
 		if c.opts.Other != nil {
 			c.drop(err)

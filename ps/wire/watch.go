@@ -13,30 +13,35 @@ import (
 type watch struct {
 	timeout time.Duration
 	begun   time.Time
-	last    atomic.Int64 // when something was sent or has arrived, since begun
+	last    atomic.Int64          // when something was sent or has arrived, since begun
+	silent  func(since time.Time) // called, with mu held, where a call has heard nothing for sayAfter
 
 	mu     sync.Mutex
+	call   time.Duration // when the call under way was begun, since begun, and start when its last attempt was
+	start  time.Duration
 	cancel context.CancelCauseFunc // of the stream of the call under way; nil between calls
 	timer  *time.Timer
 	done   <-chan struct{}
 	stop   func() bool
 }
 
-func newWatch(timeout time.Duration) *watch { return &watch{timeout: timeout, begun: time.Now()} }
+func newWatch(timeout time.Duration, silent func(since time.Time)) *watch {
+	return &watch{timeout: timeout, begun: time.Now(), silent: silent}
+}
 
 // touch notes a heartbeat.
 func (w *watch) touch() { w.last.Store(int64(time.Since(w.begun))) }
 
 // begin watches over a call until end. cancel is called with the cause if it must stop.
 func (w *watch) begin(ctx context.Context, cancel context.CancelCauseFunc) {
-	w.touch()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.start = time.Since(w.begun)
 	w.cancel = cancel
-	if w.timer == nil {
-		w.timer = time.AfterFunc(w.timeout, w.expire)
+	if first := min(w.timeout, sayAfter); w.timer == nil {
+		w.timer = time.AfterFunc(first, w.expire)
 	} else {
-		w.timer.Reset(w.timeout)
+		w.timer.Reset(first)
 	}
 	done := ctx.Done()
 	if done == w.done {
@@ -48,6 +53,27 @@ func (w *watch) begin(ctx context.Context, cancel context.CancelCauseFunc) {
 	w.forget()
 	if w.done = done; done != nil {
 		w.stop = context.AfterFunc(ctx, func() { w.interrupt(done, context.Cause(ctx)) })
+	}
+}
+
+// called notes that a call has begun, of which each attempt is watched over.
+func (w *watch) called() {
+	w.mu.Lock()
+	w.call = time.Since(w.begun)
+	w.mu.Unlock()
+}
+
+// failed notes that an attempt has failed.
+func (w *watch) failed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.listen()
+}
+
+// listen calls silent where a call has heard nothing for long. The lock is held.
+func (w *watch) listen() {
+	if since := max(w.call, time.Duration(w.last.Load())); time.Since(w.begun)-since >= sayAfter {
+		w.silent(w.begun.Add(since))
 	}
 }
 
@@ -101,7 +127,13 @@ func (w *watch) expire() {
 	if w.cancel == nil {
 		return
 	}
-	if idle := time.Since(w.begun) - time.Duration(w.last.Load()); idle < w.timeout {
+	idle := time.Since(w.begun) - max(w.start, time.Duration(w.last.Load()))
+	switch {
+	case idle < min(w.timeout, sayAfter):
+		w.timer.Reset(min(w.timeout, sayAfter) - idle)
+		return
+	case idle < w.timeout:
+		w.listen()
 		w.timer.Reset(w.timeout - idle)
 		return
 	}
