@@ -288,6 +288,31 @@ func TestHoldoutOfNothing(t *testing.T) {
 	}
 }
 
+// TestHoldoutOfTheWrongOnes: what holds out nothing, or everything, says which column and value it went by, in training and in evaluation.
+func TestHoldoutOfTheWrongOnes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	holdoutFiles(t, dir)
+	for i, tt := range []struct{ kind, holdout, train, eval string }{
+		{"jsonl", "{by: usr, share: .5}", `see whether records have a value of "usr"`, `see whether records have a value of "usr"`},
+		{"csv", "{by: n, from: 10000}", `no record has a value of "n" that is 10000 or above`, `no record has a value of "n" that is 10000 or above`},
+		{"csv", "{by: n, from: a}", "otherwise as text, byte by byte", "otherwise as text, byte by byte"},
+		{"csv", "{by: n, from: 0}", "eval.holdout holds out every example, of which there were 1800", ""},
+	} {
+		cfg := holdoutJob(t, dir, fmt.Sprint("run", i), tt.kind, tt.holdout, "outputs=[]")
+		var notices []string
+		if _, err := job.Run(t.Context(), cfg, job.RunOptions{Notice: func(text string) { notices = append(notices, text) }}); err != nil {
+			t.Fatal(err)
+		}
+		if said := strings.Join(notices, "\n"); !strings.Contains(said, tt.train) || strings.Contains(said, "had no examples") {
+			t.Errorf("%s: notices %q, want %s", tt.holdout, notices, tt.train)
+		}
+		if _, err := job.Evaluate(t.Context(), cfg, job.EvalOptions{}); (err != nil) != (tt.eval != "") || err != nil && (!errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), tt.eval)) {
+			t.Errorf("%s: %v, want %s", tt.holdout, err, tt.eval)
+		}
+	}
+}
+
 // TestHoldoutFaults: what a job says of its holdout is checked before anything is read.
 func TestHoldoutFaults(t *testing.T) {
 	t.Parallel()

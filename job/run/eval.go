@@ -228,7 +228,7 @@ func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, 
 	}
 	if stats.Rows == 0 {
 		if h := cfg.Eval.Holdout; h != nil {
-			return nil, fmt.Errorf("job: eval.holdout holds out no example: set a larger share, or see whether records have a value of by: %w", pipeline.ErrConfig)
+			return nil, fault.Config("job: %s", holdsOutNothing(h))
 		}
 		return nil, fmt.Errorf("job: eval.source gave no examples: %w", pipeline.ErrConfig)
 	}
@@ -256,4 +256,16 @@ func partOf(ctx context.Context, cfg *spec.Config, m model.Model, of *snapshot.I
 		_, _ = fmt.Fprintf(h, "%q %q\n", s.Name, s.Identity)
 	}
 	return filepath.Base(of.Path) + "-" + hex.EncodeToString(h.Sum(nil)[:4]), nil
+}
+
+// holdsOutNothing says that a holdout holds out no example, and what may be wrong with it.
+func holdsOutNothing(h *spec.Holdout) string {
+	const none = "eval.holdout holds out no example: "
+	switch {
+	case h.From != "":
+		return none + fmt.Sprintf("no record has a value of %q that is %s or above (where from is a number values are compared as numbers, otherwise as text, byte by byte): set from earlier, or see what the records have (monolith inspect)", h.By, h.From)
+	case h.By != "":
+		return none + fmt.Sprintf("see whether records have a value of %q (monolith inspect); where they have few different ones, set a larger share", h.By)
+	}
+	return none + "set a larger share"
 }

@@ -402,7 +402,7 @@ func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool, places st
 		return stats.Drained, err
 	}
 	if h := t.cfg.Eval.Holdout; h != nil && stats.Rows == 0 {
-		t.notice("eval.holdout holds out no example: there is nothing to evaluate on; set a larger share, or see whether records have a value of by")
+		t.notice("%s; there is nothing to evaluate on", holdsOutNothing(h))
 	}
 	scores, doubted := measure(t.cfg, found, groupKey(t.cfg))
 	t.state.Metrics, t.doubted = scores, doubted

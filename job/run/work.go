@@ -628,7 +628,10 @@ func (t *trainer) conclude(ctx context.Context, m *member, a ps.Assignment) (err
 				return nil
 			}
 		}
-		if ended && rows == 0 {
+		switch {
+		case ended && rows == 0 && t.heldOut > 0:
+			t.notice("eval.holdout holds out every example, of which there were %d, and nothing was trained on: set a smaller share, or a later from", t.heldOut)
+		case ended && rows == 0:
 			t.notice("the source has ended and had no examples: %s", t.source().Source)
 		}
 		if ended {
