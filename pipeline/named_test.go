@@ -216,7 +216,7 @@ func TestErrorsSayWhichPart(t *testing.T) {
 	}
 }
 
-// TestErrorsOfWhoRuns: what whoever starts a run gives it beside the graph may not end it in silence, or leave it waiting.
+// TestErrorsOfWhoRuns: what the caller gives a run beside the graph may not end it in silence, or leave it waiting.
 func TestErrorsOfWhoRuns(t *testing.T) {
 	t.Parallel()
 	fail := func(kind string) {

@@ -88,7 +88,7 @@ type Conn struct {
 	turn chan struct{} // held by the goroutine that makes a call; it guards everything below
 
 	silence *silence
-	said    atomic.Bool // that it waits
+	logged  atomic.Bool // that it waits
 
 	stream  *stream // nil: there is none
 	broke   error   // what the last stream ended with
@@ -226,13 +226,13 @@ func (c *Conn) Close(ctx context.Context, clean bool) error {
 
 // silent notes that a call has heard nothing of the shard since a time.
 func (c *Conn) silent(since time.Time) {
-	c.said.Store(true)
+	c.logged.Store(true)
 	c.silence.waits(c, since)
 }
 
 // waitsNoMore notes how the call that was begun has ended.
 func (c *Conn) waitsNoMore(err error) {
-	if c.said.Swap(false) {
+	if c.logged.Swap(false) {
 		_, refused := errors.AsType[*remoteError](err)
 		c.silence.left(c, err == nil || refused)
 	}
