@@ -225,7 +225,7 @@ func TestRecoveryControl(t *testing.T) {
 	want := reference(t, j)
 	for _, logs := range []bool{false, true} {
 		same := true
-		for seed := uint64(0); same && seed < 40; seed++ {
+		for seed := uint64(0); same && seed < 400; seed++ {
 			f := newFleet(t, coordinator.Options{Layout: j.Layout(), Keep: 2}, 5, seed, logs)
 			f.wrap = pstest.ApplyAtOnce
 			got, _, err := f.train(j, seed, 0.004)
@@ -235,7 +235,7 @@ func TestRecoveryControl(t *testing.T) {
 			same = err == nil && got == want
 		}
 		if same {
-			t.Errorf("log %v: 40 runs that applied at once gave the same bits", logs)
+			t.Errorf("log %v: 400 runs that applied at once gave the same bits", logs)
 		}
 	}
 }
