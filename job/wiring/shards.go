@@ -66,13 +66,16 @@ func ClusterOptions(c *spec.Config, plan *pipeline.Plan, m model.Model) (coordin
 	o := coordinator.Options{
 		Layout: m.Layout(), NumShards: c.PS.Shards, Dir: stored.SnapshotsIn(c), Keep: c.Snapshot.Keep, KeepFor: time.Duration(c.Snapshot.KeepFor),
 		Incremental: c.Snapshot.Incremental, Every: time.Duration(c.Snapshot.Every), Tolerate: c.Snapshot.Tolerate,
-		MaxStaged: maxStaged(c), Precision: Precision(&c.PS), Threads: c.StepThreads(), Log: stored.LogOptions(c), Recovery: recovery(c), Lease: time.Duration(c.PS.Lease),
+		MaxStaged: maxStaged(c), Precision: Precision(&c.PS), Log: stored.LogOptions(c), Recovery: recovery(c), Lease: time.Duration(c.PS.Lease),
 		ConsumerIdle: time.Duration(c.PS.ConsumerIdle),
 		Meta:         map[string]string{"job": c.Name, "plan": plan.Hash(), "model": m.String()},
 		Recipe:       c.Recipe().JSON(), Fit: stored.Policies(c), Carry: []string{stored.ReferenceBatchKey},
 	}
 	if b, err := m.Marshal(); err == nil { // else it has a loss or an operator of the program's own, and only the program can make it
 		o.Model = &snapshot.Model{Name: c.Model.Name(), Version: graph.Version, Graph: b}
+	}
+	if !c.PS.Remote() { // else nobody trains in this process
+		o.Threads = c.StepThreads()
 	}
 	for _, id := range c.Snapshot.Exempt {
 		o.Exempt = append(o.Exempt, uint64(id))
