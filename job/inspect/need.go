@@ -125,8 +125,6 @@ func Need(ctx context.Context, cfg *spec.Config, o NeedOptions) (*result.MemoryN
 	out.Process = out.Bytes
 	if out.Remote {
 		out.Process = (out.Bytes + int64(out.Shards) - 1) / int64(out.Shards)
-	}
-	if out.Remote {
 		place := ps.NewPlacement(l, out.Shards)
 		for s := range out.Shards {
 			if each := 4 * int64(place.DenseLen(s)); each > int64(cfg.PS.MaxMessage) {
