@@ -1,10 +1,7 @@
 package job_test
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,23 +91,7 @@ deterministic: true
 		if r, err := job.Predict(t.Context(), cfg, job.PredictOptions{Alone: path}); err != nil || r.Rows != 300 {
 			t.Fatalf("%+v, %v", r, err)
 		}
-		paths, err := filepath.Glob(filepath.Join(out, "[^._]*"))
-		if err != nil || len(paths) != 1 {
-			t.Fatalf("%v, %v", paths, err)
-		}
-		b, err := os.ReadFile(paths[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		z, err := gzip.NewReader(bytes.NewReader(b))
-		if err != nil {
-			t.Fatal(err)
-		}
-		plain, err := io.ReadAll(z)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(plain)
+		return textIn(t, out)
 	}
 	own := run("mine")
 	want := predicted(run("sgd"), "by-sgd")

@@ -756,23 +756,7 @@ train: {precision: bf16}
 	predict(w.path("many"), w.path("train-*.csv"), w.path("without"), "predict.fields=[request, position, prediction, logit_click]")
 	var texts [2]string
 	for i, dir := range []string{"with", "without"} {
-		paths, err := filepath.Glob(w.path(dir + "/[^._]*"))
-		if err != nil || len(paths) != 1 {
-			t.Fatalf("%q, %v", paths, err)
-		}
-		f, err := os.Open(paths[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		z, err := gzip.NewReader(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := io.ReadAll(z)
-		if err := errors.Join(err, f.Close()); err != nil {
-			t.Fatal(err)
-		}
-		texts[i] = string(b)
+		texts[i] = textIn(t, w.path(dir))
 	}
 	if texts[0] != texts[1] || strings.Count(texts[0], "\n") != 4000 || !strings.Contains(texts[0], `"prediction_paid":`) {
 		t.Errorf("with its job file %.300s\nwithout %.300s", texts[0], texts[1])
