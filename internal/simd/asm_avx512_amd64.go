@@ -149,15 +149,30 @@ func pairColumnsAVX512BF16(pairs int, n int, src *float32, lda int, dst *float32
 //go:noescape
 func pairColumnsOfHalvesAVX512BF16(pairs int, n int, src *uint16, lda int, dst *float32)
 
-// sumTilesAMX computes the sums of blocks of 32 rows of pairs x, rs bytes apart, times the panel b, 32 pairs wide, over steps of 16 pairs each, at least 1. A block's are 32 rows of 32 floats without gaps; rows of C, ldc bytes apart, are asked for.
+// sumTilesAMX multiplies blocks of 32 rows of pairs x, rs bytes apart, by the panel b, 32 pairs wide, over steps of 16 pairs each, at least 1, into rows c that are ldc bytes apart. Sums begin with what these hold if a flag says so.
 //
 //go:noescape
-func sumTilesAMX(steps int, blocks int, x *float32, rs int, b *float32, sums *float32, config *byte, c *float32, ldc int)
+func sumTilesAMX(steps int, blocks int, x *float32, rs int, b *float32, c *float32, ldc int, flags int, config *byte)
 
-// endTilesAMX stores rows of sums, of which 1 to 32 columns count, 128 bytes apart, to rows of C that are ldc bytes apart.
+// sumSplitAMX multiplies blocks of 32 rows of the parts x by those of the panel b, over steps of 32 numbers each, at least 1, into rows c that are ldc bytes apart. Sums begin with what these hold if a flag says so.
 //
 //go:noescape
-func endTilesAMX(rows int, columns int, sums *float32, c *float32, ldc int, flags int, bias *float32)
+func sumSplitAMX(steps int, blocks int, x *float32, b *float32, c *float32, ldc int, flags int, config *byte)
+
+// splitRowsAMX splits up to 32 rows of n numbers x, lda bytes apart, into the parts y of steps of 32, with zeros behind the last. Numbers of a step that are 16 apart are a pair. It is 0, or NaN if the parts of a number are not finite.
+//
+//go:noescape
+func splitRowsAMX(rows int, n int, x *float32, lda int, y *float32) float32
+
+// splitPanelsAMX splits panels of 32 columns, of steps of 32 rows x, ldb bytes apart, into the parts y, those of a panel gap bytes behind the former's. Rows of a step that are 16 apart are pairs. It is 0, or NaN if the parts of a number are not finite.
+//
+//go:noescape
+func splitPanelsAMX(steps int, panels int, x *float32, ldb int, y *float32, gap int) float32
+
+// endTilesAMX stores rows of sums, of which 1 to 32 columns count, rs bytes apart, to rows of C that are ldc bytes apart and may be the same.
+//
+//go:noescape
+func endTilesAMX(rows int, columns int, sums *float32, rs int, c *float32, ldc int, flags int, bias *float32)
 
 // dotAVX512 is the sum of the n products of x and y.
 //

@@ -118,12 +118,24 @@ func pairColumnsOfHalvesAVX512BF16(pairs int, n int, src *uint16, lda int, dst *
 	interpret("pairColumnsOfHalvesAVX512BF16", pairs, n, src, lda, dst)
 }
 
-func sumTilesAMX(steps int, blocks int, x *float32, rs int, b *float32, sums *float32, config *byte, c *float32, ldc int) {
-	interpret("sumTilesAMX", steps, blocks, x, rs, b, sums, config, c, ldc)
+func sumTilesAMX(steps int, blocks int, x *float32, rs int, b *float32, c *float32, ldc int, flags int, config *byte) {
+	interpret("sumTilesAMX", steps, blocks, x, rs, b, c, ldc, flags, config)
 }
 
-func endTilesAMX(rows int, columns int, sums *float32, c *float32, ldc int, flags int, bias *float32) {
-	interpret("endTilesAMX", rows, columns, sums, c, ldc, flags, bias)
+func sumSplitAMX(steps int, blocks int, x *float32, b *float32, c *float32, ldc int, flags int, config *byte) {
+	interpret("sumSplitAMX", steps, blocks, x, b, c, ldc, flags, config)
+}
+
+func splitRowsAMX(rows int, n int, x *float32, lda int, y *float32) float32 {
+	return interpret("splitRowsAMX", rows, n, x, lda, y)
+}
+
+func splitPanelsAMX(steps int, panels int, x *float32, ldb int, y *float32, gap int) float32 {
+	return interpret("splitPanelsAMX", steps, panels, x, ldb, y, gap)
+}
+
+func endTilesAMX(rows int, columns int, sums *float32, rs int, c *float32, ldc int, flags int, bias *float32) {
+	interpret("endTilesAMX", rows, columns, sums, rs, c, ldc, flags, bias)
 }
 
 func dotAVX512(n int, x *float32, y *float32) float32 { return interpret("dotAVX512", n, x, y) }

@@ -568,11 +568,23 @@ func pairColumnsOfHalvesAVX512BF16(pairs int, n int, src *uint16, lda int, dst *
 	panic("simd: pairColumnsOfHalvesAVX512BF16 on a processor without it")
 }
 
-func sumTilesAMX(steps int, blocks int, x *float32, rs int, b *float32, sums *float32, config *byte, c *float32, ldc int) {
+func sumTilesAMX(steps int, blocks int, x *float32, rs int, b *float32, c *float32, ldc int, flags int, config *byte) {
 	panic("simd: sumTilesAMX on a processor without it")
 }
 
-func endTilesAMX(rows int, columns int, sums *float32, c *float32, ldc int, flags int, bias *float32) {
+func sumSplitAMX(steps int, blocks int, x *float32, b *float32, c *float32, ldc int, flags int, config *byte) {
+	panic("simd: sumSplitAMX on a processor without it")
+}
+
+func splitRowsAMX(rows int, n int, x *float32, lda int, y *float32) float32 {
+	panic("simd: splitRowsAMX on a processor without it")
+}
+
+func splitPanelsAMX(steps int, panels int, x *float32, ldb int, y *float32, gap int) float32 {
+	panic("simd: splitPanelsAMX on a processor without it")
+}
+
+func endTilesAMX(rows int, columns int, sums *float32, rs int, c *float32, ldc int, flags int, bias *float32) {
 	panic("simd: endTilesAMX on a processor without it")
 }
 

@@ -9,8 +9,7 @@
 // sum products (matrix products, [Dot], [Axpy]) give the same bits within a family, whatever the number of threads and
 // however the rows of a batch are divided among calls: each element of a result is summed in an order that depends on
 // nothing but the length of the sum. Between families they differ in the last bits, so the family belongs to what a
-// bit-exact run is described by. Products of bfloat16 have the same bits in every family but [AMX], which is a family for their sake alone: [Family.Float32] is
-// what all else is described by.
+// bit-exact run is described by. Products of bfloat16 have the same bits in every family but [AMX].
 //
 // The kernels of AVX-512 and AMX were checked by a test that interprets their instructions (TestInterpretedAVX512), and by the same tests
 // as the others where the processor has them.

@@ -22,8 +22,8 @@ func RoundingOf(arch string, fused bool) string { return roundingOf(arch, fused)
 // SetActive makes f the family of the functions without a pool, and returns what makes it the former again.
 func SetActive(f Family) (restore func()) {
 	former := chosen
-	chosen, active = f, f.Float32()
-	return func() { chosen, active = former, former.Float32() }
+	chosen, active = f, f.vectors()
+	return func() { chosen, active = former, former.vectors() }
 }
 
 // Interpreted is set where the instructions of AVX-512 are interpreted.

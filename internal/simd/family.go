@@ -19,7 +19,7 @@ const (
 	AVX2
 	// AVX512 needs F, BW, DQ and VL.
 	AVX512
-	// AMX is AVX512 but for products of bfloat16 ([Pool.GemmBF16], [Pool.GemmHalf]), which are those of AMX-BF16, in another order of sums: Xeons since 2023, where the
+	// AMX is AVX512 but for products of matrices ([Pool.Gemm], [Pool.GemmBF16], [Pool.GemmHalf]), which are those of AMX-BF16, in another order of sums: Xeons since 2023, where the
 	// system lets the process have its registers.
 	AMX
 )
@@ -27,8 +27,8 @@ const (
 // Env is the environment variable that forces a family.
 const Env = "MONOLITH_SIMD"
 
-// Float32 is the family that everything but products of bfloat16 is of: AVX512 of AMX, and f of all others.
-func (f Family) Float32() Family { return min(f, AVX512) }
+// vectors is the family that everything but products of matrices is of: AVX512 of AMX, and f of all others.
+func (f Family) vectors() Family { return min(f, AVX512) }
 
 // String is the name that goes into snapshots and reports: portable, avx2, avx512 or amx, the latter three with +openblas in a program that was built with the
 // tag openblas, whose products are those of OpenBLAS. Programs that two compilers' rules made have names of their own, because the same Go code rounds
@@ -83,7 +83,7 @@ func Setting(name string) string {
 var chosen, errEnv = choose(os.Getenv(Env), Available())
 
 // active is the family of functions without a pool.
-var active = chosen.Float32()
+var active = chosen.vectors()
 
 // Active is the family of this process.
 func Active() Family { return chosen }

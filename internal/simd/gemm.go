@@ -1,6 +1,9 @@
 package simd
 
-import "unsafe"
+import (
+	"sync/atomic"
+	"unsafe"
+)
 
 // Activation is what a product ends with.
 type Activation uint8
@@ -43,7 +46,8 @@ type Epilogue struct {
 // the beginnings of rows in floats, at least the length of a row. C must not overlap the others.
 //
 // Each element is summed over k in blocks whose borders depend on k alone, each in ascending order with one rounding a
-// product (two in the portable family). So the bits of a row of C depend neither on m, nor on the threads, nor on how rows
+// product (two in the portable family). In the family [AMX] products of more than 16 columns and a depth of more than 16 are of numbers that are split into three of bfloat16 (split.go), with errors that are no larger;
+// numbers below 2⁻¹⁰⁹ lose digits there, and those below 2⁻¹²⁶ count as zeros. So the bits of a row of C depend neither on m, nor on the threads, nor on how rows
 // are divided among calls. It allocates nothing once the pool's buffers have grown to the largest product.
 func (p *Pool) Gemm(transA, transB bool, m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, e Epilogue) {
 	checkMatrix("A", transA, m, k, len(a), lda)
@@ -56,8 +60,8 @@ func (p *Pool) Gemm(transA, transB bool, m, n, k int, a []float32, lda int, b []
 //
 // The product of two such numbers has 16 bits of precision and is exact in float32, so that one rounding or two make no difference, and all other families
 // give the same bits, unless a number, a product or a sum is smaller than 2⁻¹²⁶. Processors with AVX512-BF16 multiply and add pairs of numbers, in the same order,
-// and count such as zeros. So do those with AMX, which has an order of its own: of 32 numbers along k, counted from the beginning of a block, the products of even ones are added up and those of odd ones,
-// then both, and that to the sum.
+// and count such as zeros. So do those with AMX, which has an order of its own: of 32 numbers along k the products of even ones are added up and those of odd ones,
+// then both, and that to the sum, which begins with what C holds.
 func (p *Pool) GemmBF16(transA, transB bool, m, n, k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int, e Epilogue) {
 	checkMatrix("A", transA, m, k, len(a), lda)
 	p.multiply(true, transA, transB, m, n, k, a, nil, lda, b, ldb, c, ldc, e)
@@ -84,20 +88,30 @@ func (p *Pool) multiply(round, transA, transB bool, m, n, k int, a []float32, ha
 	}
 	g := &p.gemm
 	g.geometry = geometries[p.family]
-	g.pairs, g.tiled = round && (p.pairs || p.tiles), round && p.tiles
-	if g.tiled {
+	g.split = !round && p.tiles && splits(n, k)
+	g.tiled = g.split || round && p.tiles && k > 0
+	g.pairs = round && (p.pairs || g.tiled)
+	g.special.Store(false)
+	switch {
+	case g.split:
+		g.geometry = splitGeometry
+	case g.tiled:
 		g.geometry = tiledGeometry
 	}
 	g.round, g.transA, g.transB, g.m, g.k = round, transA, transB, m, k
 	g.a, g.half, g.lda, g.b, g.ldb, g.c, g.ldc, g.e = a, half, lda, b, ldb, c, ldc, e
+	if g.split {
+		g.kc = splitDepth(n)
+	}
 	if g.depth = blockDepth(k, g.kc); g.tiled {
 		g.depth = (g.depth + stepDepth - 1) / stepDepth * stepDepth
 	}
 	// What is packed of B at once stays in the cache: so many columns, and of these so many blocks of depth.
-	columns := max(packedFloats/g.depth/g.nr, 1) * g.nr
+	height := g.height(g.depth)
+	columns := max(packedFloats/height/g.nr, 1) * g.nr
 	for g.j0 = 0; g.j0 < n; g.j0 += columns {
 		g.n = min(columns, n-g.j0)
-		rows := max(packedFloats/(g.panels()*g.nr*g.depth), 1) * g.depth
+		rows := max(packedFloats/(g.panels()*g.nr*height), 1) * g.depth
 		for g.k0 = 0; g.k0 == 0 || g.k0 < k; g.k0 += rows {
 			g.k1 = min(g.k0+rows, k)
 			g.run()
@@ -147,9 +161,11 @@ var geometries = [...]geometry{
 type gemmTask struct {
 	pool *Pool
 	geometry
-	round          bool // A and B are rounded to bfloat16 as they are packed
-	pairs          bool // and are packed as pairs of such numbers, of which the first is in the upper half; see height
-	tiled          bool // for registers of AMX; see tiles.go
+	round          bool        // A and B are rounded to bfloat16 as they are packed
+	pairs          bool        // and are packed as pairs of such numbers, of which the first is in the upper half; see height
+	tiled          bool        // for registers of AMX; see tiles.go
+	split          bool        // each number as a sum of three of bfloat16; see split.go
+	special        atomic.Bool // parts of B are not finite
 	transA, transB bool
 	m, n, k        int // n columns from j0 on
 	j0, k0, k1     int // rows of B from k0 to k1
@@ -180,6 +196,8 @@ const panelsAtOnce = 4
 // height is how many rows a panel of kc rows of B has, and a packed column of A of as many numbers.
 func (g *gemmTask) height(kc int) int {
 	switch {
+	case g.split:
+		return (kc + stepDepth - 1) / stepDepth * (stepFloats / 32)
 	case g.tiled:
 		return (kc + stepDepth - 1) / stepDepth * (stepDepth / 2)
 	case g.pairs:
@@ -192,22 +210,25 @@ func (g *gemmTask) height(kc int) int {
 func (g *gemmTask) panels() int { return (g.n + g.nr - 1) / g.nr }
 
 func (g *gemmTask) run() {
-	g.packed = grow(g.packed, g.panels()*g.nr*max(g.k1-g.k0, g.height(1)))
-	g.packing = true
 	blocks := (g.k1 - g.k0 + g.depth - 1) / g.depth
+	g.packed = grow(g.packed, blocks*g.panels()*g.nr*g.height(g.depth))
+	g.packing = true
 	g.pool.Run(blocks*((g.panels()+panelsAtOnce-1)/panelsAtOnce), g)
 	g.packing = false
 	// Tasks of equal size, give or take a tile, as many for each thread: fewer than a pass over B is worth, more than make a
 	// thread wait that has done its own. Which elements are in one changes none of them.
 	threads, tiles := g.pool.Threads(), (g.m+g.mr-1)/g.mr
 	most := g.tiles
-	if threads > 1 {
+	if threads > 1 && !g.tiled {
 		most = max(most/2, 1)
 	}
 	g.rowTasks = (tiles + most - 1) / most
 	g.rowTasks = min((g.rowTasks+threads-1)/threads*threads, tiles)
 	g.columnTasks = 1
-	if threads > 1 {
+	switch {
+	case g.tiled: // A is packed for each, and a pass over a panel is longer
+		g.columnTasks = min((threads+g.rowTasks-1)/g.rowTasks, g.panels())
+	case threads > 1:
 		g.columnTasks = min((2*threads+g.rowTasks-1)/g.rowTasks, g.panels())
 	}
 	g.pool.Run(g.rowTasks*g.columnTasks, g)
@@ -232,13 +253,17 @@ func (g *gemmTask) Block(worker, block int) {
 		groups := (g.panels() + panelsAtOnce - 1) / panelsAtOnce
 		k0, first := g.k0+block/groups*g.depth, block%groups*panelsAtOnce
 		kc, last := min(g.depth, g.k1-k0), min(first+panelsAtOnce, g.panels())
-		if g.pairs {
+		switch {
+		case g.split:
+			g.packSplit(&g.space[worker], k0, kc, first, last)
+			return
+		case g.pairs:
 			g.packPairs(&g.space[worker], k0, kc, first, last)
 			return
 		}
 		g.pack(k0, kc, first, last)
 		if g.round { // while they are in a near cache
-			packed := g.packed[(k0-g.k0)*g.panels()*g.nr:][first*g.nr*kc : last*g.nr*kc]
+			packed := g.panel(k0, kc, first*g.nr)[: (last-first)*g.nr*kc : (last-first)*g.nr*kc]
 			roundBF16(g.pool.family, packed, packed)
 		}
 		return
@@ -253,10 +278,10 @@ func (g *gemmTask) Block(worker, block int) {
 		part(j, g.columnTasks, g.panels(), g.nr, g.n), part(j+1, g.columnTasks, g.panels(), g.nr, g.n))
 }
 
-// panel is the packed panel of columns from j on for the rows of B from k0 on.
+// panel is the packed panel of columns from j on for the rows of B from k0 on, and in its capacity those behind it.
 func (g *gemmTask) panel(k0, kc, j int) []float32 {
 	h := g.height(kc)
-	return g.packed[(k0-g.k0)*g.panels()*g.nr+j*h:][:h*g.nr]
+	return g.packed[(k0-g.k0)/g.depth*g.panels()*g.nr*g.height(g.depth)+j*h:][:h*g.nr]
 }
 
 // pack copies kc rows of B from k0 on into panels: rows of nr columns, one behind the other, with zeros where B has ended.
@@ -264,7 +289,7 @@ func (g *gemmTask) pack(k0, kc, first, last int) {
 	j := first * g.nr
 	full := min(last, g.n/g.nr)
 	if !g.transB && full > first {
-		packRows(g.pool.family, kc, full-first, g.nr, g.b[k0*g.ldb+g.j0+j:], g.ldb, g.packed[(k0-g.k0)*g.panels()*g.nr+j*kc:])
+		packRows(g.pool.family, kc, full-first, g.nr, g.b[k0*g.ldb+g.j0+j:], g.ldb, g.panel(k0, kc, j)[:(full-first)*g.nr*kc])
 		first = full
 	}
 	for ; first < last; first++ {

@@ -142,28 +142,24 @@ func close64(got, want, tolerance float64) bool {
 	return math.Abs(got-want) <= tolerance
 }
 
-// families runs f for each family that the processor has and that is one of float32 too.
+// families runs f for each family that the processor has.
 func families(t *testing.T, f func(t *testing.T, family simd.Family)) {
 	t.Helper()
-	each(t, floatFamilies(), f)
-}
-
-func floatFamilies() []simd.Family {
-	return slices.DeleteFunc(simd.Available(), func(f simd.Family) bool { return f != f.Float32() })
-}
-
-func each(t *testing.T, of []simd.Family, f func(t *testing.T, family simd.Family)) {
-	t.Helper()
-	for _, family := range of {
+	for _, family := range simd.Available() {
 		t.Run(family.String(), func(t *testing.T) { t.Parallel(); f(t, family) })
 	}
 }
 
-// eachActive runs f with each such family as the active one, one after the other: tests that call it are not
+// vectorFamilies are those that differ in more than products of matrices.
+func vectorFamilies() []simd.Family {
+	return slices.DeleteFunc(simd.Available(), func(f simd.Family) bool { return f == simd.AMX })
+}
+
+// eachActive runs f with each of them as the active one, one after the other: tests that call it are not
 // parallel.
 func eachActive(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
-	for _, family := range floatFamilies() {
+	for _, family := range vectorFamilies() {
 		t.Run(family.String(), func(t *testing.T) {
 			defer simd.SetActive(family)()
 			f(t)
@@ -252,8 +248,12 @@ func TestGemmSpecial(t *testing.T) {
 				p := newProduct(seed, trans&1 != 0, trans&2 != 0, 17, 37, 21, 0, 0)
 				rng := newRand(seed)
 				for _, v := range []float32{nan, inf, -inf, 0, 0} {
-					p.a[rng.IntN(len(p.a))] = v
-					p.b[rng.IntN(len(p.b))] = v
+					if seed%5 != 0 {
+						p.a[rng.IntN(len(p.a))] = v
+					}
+					if seed%5 != 1 {
+						p.b[rng.IntN(len(p.b))] = v
+					}
 				}
 				p.e.Act = simd.Activation(seed % 4)
 				p.e.Add = seed%3 == 0
@@ -263,6 +263,30 @@ func TestGemmSpecial(t *testing.T) {
 				}
 				p.check(t, pool)
 			}
+		}
+	})
+}
+
+// TestGemmLargest: numbers that are finite in float32 and infinite in bfloat16 have finite products, to which what C holds is added.
+func TestGemmLargest(t *testing.T) {
+	t.Parallel()
+	families(t, func(t *testing.T, family simd.Family) {
+		pool := simd.NewPoolOf(family, 1)
+		defer pool.Close()
+		for trans := range 4 {
+			p := newProduct(uint64(trans), trans&1 != 0, trans&2 != 0, 40, 37, 21, 0, 0)
+			p.e.Add = true
+			for i := range p.a {
+				p.a[i] *= math.MaxFloat32
+			}
+			for i := range p.b {
+				p.b[i] *= 1e-30 // what is 16 bits below is no smaller than 2⁻¹²⁶
+			}
+			for i := range p.c {
+				p.c[i] *= 1e8
+			}
+			p.a[5] = math.MaxFloat32
+			p.check(t, pool)
 		}
 	})
 }
@@ -290,11 +314,7 @@ func TestGemmSameBits(t *testing.T) {
 				parts := slices.Clone(p.c)
 				for from, rng := 0, newRand(11); from < p.m; {
 					rows := min(1+rng.IntN(40), p.m-from)
-					at := from * p.lda
-					if p.transA {
-						at = from
-					}
-					one.Gemm(p.transA, p.transB, rows, p.n, p.k, p.a[at:], p.lda, p.b, p.ldb, parts[from*p.ldc:], p.ldc, p.e)
+					p.rows(one, from, from+rows, parts)
 					from += rows
 				}
 				if !sameBits(parts, want) {
@@ -305,28 +325,22 @@ func TestGemmSameBits(t *testing.T) {
 	})
 }
 
-// tiled is the product of operands that are rounded already in the order of AMX-BF16: blocks along k of at most 512 numbers, as equal as multiples of 32 are; of 32 numbers the products of even ones and those of odd
-// ones are added up, then both, and that to the block's sum.
+// tiled is the product of operands that are rounded already in the order of AMX-BF16: of 32 numbers along k the products of even ones and those of odd
+// ones are added up, then both, and that to the sum.
 func (p *product) tiled(c []float32) {
-	blocks := max((p.k+511)/512, 1)
-	depth := (max((p.k+blocks-1)/blocks, 1) + 31) / 32 * 32
 	for i := range p.m {
 		for j := range p.n {
 			at := i*p.ldc + j
-			for k0 := 0; k0 == 0 || k0 < p.k; k0 += depth {
-				var sum float32
-				for l0, end := k0, min(k0+depth, p.k); l0 < end; l0 += 32 {
-					var of [2]float32 // even and odd
-					for l := l0; l < min(l0+32, end); l++ {
-						x, y := p.at(i, j, l)
-						of[l%2] += float32(x * y) // exact
-					}
-					sum += of[0] + of[1]
+			if !p.e.Add {
+				c[at] = 0
+			}
+			for l0 := 0; l0 < p.k; l0 += 32 {
+				var of [2]float32 // even and odd
+				for l := l0; l < min(l0+32, p.k); l++ {
+					x, y := p.at(i, j, l)
+					of[l%2] += float32(x * y) // exact
 				}
-				if k0 > 0 || p.e.Add {
-					sum += c[at]
-				}
-				c[at] = sum
+				c[at] += of[0] + of[1]
 			}
 			if p.e.Bias != nil {
 				c[at] += p.e.Bias[j]
@@ -354,7 +368,7 @@ func TestGemmBF16(t *testing.T) {
 		}
 		return y
 	}
-	each(t, simd.Available(), func(t *testing.T, family simd.Family) {
+	families(t, func(t *testing.T, family simd.Family) {
 		one, three, portable := simd.NewPoolOf(family, 1), simd.NewPoolOf(family, 3), simd.NewPoolOf(simd.Portable, 1)
 		defer one.Close()
 		defer three.Close()
@@ -437,6 +451,131 @@ func TestInterruptedGemmBF16(t *testing.T) {
 	others.Wait()
 }
 
+// split is the product in the order of AMX-BF16 of numbers of float32: each is the sum of three of bfloat16, of 32 numbers along k the products of those 16 apart are added up, first ones and second ones, then both, and that to the sum, for six of the nine
+// products of parts.
+func (p *product) split(c []float32) {
+	parts := func(x float32) (of [3]float32) {
+		for i := range of {
+			of[i] = math.Float32frombits((math.Float32bits(x) + 1<<15) &^ (1<<16 - 1))
+			x -= of[i]
+		}
+		return of
+	}
+	for i := range p.m {
+		for j := range p.n {
+			sum := float32(0)
+			if p.e.Add {
+				sum = c[i*p.ldc+j]
+			}
+			for l0 := 0; l0 < p.k; l0 += 32 {
+				var x, y [32][3]float32
+				for l := l0; l < min(l0+32, p.k); l++ {
+					a, b := p.at(i, j, l)
+					x[l-l0], y[l-l0] = parts(float32(a)), parts(float32(b))
+				}
+				for _, of := range [][2]int{{0, 2}, {0, 1}, {0, 0}, {1, 0}, {1, 1}, {2, 0}} {
+					var halves [2]float32
+					for l := range 32 {
+						halves[l/16] += float32(x[l][of[0]] * y[l][of[1]]) // exact
+					}
+					sum += halves[0] + halves[1]
+				}
+			}
+			if p.e.Bias != nil {
+				sum += p.e.Bias[j]
+			}
+			if p.e.Act == simd.Relu {
+				sum = max(sum, 0)
+			}
+			c[i*p.ldc+j] = sum
+		}
+	}
+}
+
+// TestGemmOfParts: a product by AMX has the bits of one in its order, whatever the transposes, threads and parts of the rows.
+func TestGemmOfParts(t *testing.T) {
+	t.Parallel()
+	if simd.Foreign || !slices.Contains(simd.Available(), simd.AMX) {
+		t.Skip("products are those of OpenBLAS, or this processor has no AMX: TestInterpretedAVX512 interprets it")
+	}
+	shapes := [][3]int{{1, 17, 17}, {31, 33, 32}, {33, 64, 31}, {29, 70, 300}, {45, 97, 47}, {211, 129, 700}, {64, 400, 257}, {5, 33, 1030}, {3, 1500, 530}}
+	if testing.Short() {
+		shapes = shapes[:5]
+	}
+	one, three := simd.NewPoolOf(simd.AMX, 1), simd.NewPoolOf(simd.AMX, 3)
+	defer one.Close()
+	defer three.Close()
+	for trans := range 4 {
+		for i, s := range shapes {
+			p := newProduct(uint64(i), trans&1 != 0, trans&2 != 0, s[0], s[1], s[2], i%3, i%5)
+			p.e = simd.Epilogue{Add: i%2 == 0, Bias: random(newRand(3), make([]float32, p.n)), Act: simd.Activation(trans % 2)}
+			want := slices.Clone(p.c)
+			p.split(want)
+			for what, run := range map[string]func(c []float32){
+				"one thread": func(c []float32) { p.rows(one, 0, p.m, c) },
+				"threads":    func(c []float32) { p.rows(three, 0, p.m, c) },
+				"parts": func(c []float32) {
+					for from := 0; from < p.m; from += 37 {
+						p.rows(one, from, min(from+37, p.m), c)
+					}
+				},
+			} {
+				c, checkGuard := guarded(len(p.c), i%5)
+				copy(c, p.c)
+				run(c)
+				checkGuard(t, what)
+				if !sameBits(c, want) {
+					t.Errorf("trans %d %v, %s: not the bits of the order of parts", trans, s, what)
+				}
+			}
+		}
+	}
+}
+
+// TestGemmErrors: products by AMX, whose numbers are sums of three, have no larger errors than those of one number at a time, of numbers that are alike and of numbers of all sizes.
+func TestGemmErrors(t *testing.T) {
+	t.Parallel()
+	if simd.Foreign || !slices.Contains(simd.Available(), simd.AMX) {
+		t.Skip("products are those of OpenBLAS, or this processor has no AMX: TestInterpretedAVX512 interprets it")
+	}
+	for name, size := range map[string]float64{"alike": 0, "of all sizes": 12} {
+		p := newProduct(3, false, false, 40, 60, 624, 0, 0)
+		rng := newRand(5)
+		for _, s := range [][]float32{p.a, p.b} {
+			for i := range s {
+				s[i] *= float32(math.Exp(size * (rng.Float64() - .5)))
+			}
+		}
+		of := map[simd.Family]float64{}
+		for _, family := range []simd.Family{simd.AVX512, simd.AMX} {
+			pool := simd.NewPoolOf(family, 1)
+			c := slices.Clone(p.c)
+			p.run(pool, c)
+			pool.Close()
+			for i := range p.m {
+				for j := range p.n {
+					want, size := p.want(i, j)
+					of[family] += math.Pow((float64(c[i*p.ldc+j])-want)/size, 2)
+				}
+			}
+			of[family] = math.Sqrt(of[family] / float64(p.m*p.n))
+		}
+		t.Logf("%s: errors to the sum of sizes, root mean square: amx %.3g, avx512 %.3g", name, of[simd.AMX], of[simd.AVX512])
+		if !(of[simd.AMX] <= of[simd.AVX512]) {
+			t.Errorf("%s: AMX has an error of %g, AVX-512 one of %g", name, of[simd.AMX], of[simd.AVX512])
+		}
+	}
+}
+
+// rows computes some rows of C.
+func (p *product) rows(pool *simd.Pool, from, to int, c []float32) {
+	at := from * p.lda
+	if p.transA {
+		at = from
+	}
+	pool.Gemm(p.transA, p.transB, to-from, p.n, p.k, p.a[at:], p.lda, p.b, p.ldb, c[from*p.ldc:], p.ldc, p.e)
+}
+
 // bf16 computes some rows of C of rounded operands.
 func (p *product) bf16(pool *simd.Pool, from, to int, c []float32) {
 	at := from * p.lda
@@ -487,7 +626,7 @@ func TestGemmAllocatesNothing(t *testing.T) {
 	if simd.Interpreted {
 		t.Skip("the interpreter allocates")
 	}
-	for threads, family := range map[int]simd.Family{1: simd.Active(), 2: simd.Active(), 3: simd.Active().Float32()} {
+	for threads, family := range map[int]simd.Family{1: simd.Active(), 2: simd.Active(), 3: simd.Available()[0]} {
 		pool := simd.NewPoolOf(family, threads)
 		defer pool.Close()
 		p := newProduct(1, true, true, 70, 50, 600, 0, 0)
@@ -507,7 +646,7 @@ func FuzzGemm(f *testing.F) {
 	f.Add(uint64(1), uint8(7), uint8(17), uint16(33), uint8(1), uint8(2))
 	f.Add(uint64(2), uint8(14), uint8(32), uint16(513), uint8(14), uint8(0))
 	f.Fuzz(func(t *testing.T, seed uint64, m, n uint8, k uint16, flags, gap uint8) {
-		for _, family := range floatFamilies() {
+		for _, family := range simd.Available() {
 			pool := simd.NewPoolOf(family, 1+int(flags>>5&1))
 			defer pool.Close()
 			p := newProduct(seed, flags&1 != 0, flags&2 != 0, int(m), int(n), int(k)%1100, int(gap)%9, int(gap)%5)

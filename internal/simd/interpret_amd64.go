@@ -516,6 +516,19 @@ func instruction(p *program, op string, ops []operand) func(m *machine) {
 			}
 			m.put(last, v, lanes)
 		}
+	case "VPTERNLOGD":
+		lanes, table := last.lanes(), ops[0].value
+		return func(m *machine) {
+			y, x, v := m.bits(ops[1], lanes), m.bits(ops[2], lanes), m.v[last.n]
+			for i := range lanes {
+				var r uint32
+				for b := range 32 {
+					r |= uint32(table>>(v[i]>>b&1<<2|x[i]>>b&1<<1|y[i]>>b&1)&1) << b
+				}
+				v[i] = r
+			}
+			m.put(last, v, lanes)
+		}
 	case "VPSLLD", "VPSRLD", "VPSRAD":
 		lanes, n := last.lanes(), ops[0].value
 		return func(m *machine) {

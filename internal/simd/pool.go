@@ -21,9 +21,9 @@ type Task interface {
 // millisecond. After work they wait a few microseconds for more before they sleep, as the caller does for their last blocks:
 // where other programs have the processors, these last as long as a thread may go without one.
 type Pool struct {
-	family  Family // of all but products of bfloat16
-	pairs   bool   // these are those of pairs by VDPBF16PS
-	tiles   bool   // or by AMX
+	family  Family // of all but products of matrices by AMX
+	pairs   bool   // products of bfloat16 are those of pairs by VDPBF16PS
+	tiles   bool   // products of matrices are those of AMX
 	threads int
 	alone   func() bool // of Limit
 
@@ -72,7 +72,7 @@ func NewPoolOf(family Family, threads int) *Pool {
 
 func newPool(threads int, family Family) *Pool {
 	threads = max(threads, 1)
-	p := &Pool{family: family.Float32(), pairs: family == AVX512 && hasPairs(), tiles: family == AMX, threads: threads, sleepers: make([]sleeper, threads-1), shares: make([]share, threads)}
+	p := &Pool{family: family.vectors(), pairs: family == AVX512 && hasPairs(), tiles: family == AMX, threads: threads, sleepers: make([]sleeper, threads-1), shares: make([]share, threads)}
 	p.gemm.pool, p.gemv.pool = p, p
 	p.gemm.space = make([]space, threads)
 	p.caller.wake = make(chan struct{}, 1)

@@ -4,115 +4,484 @@
 
 #include "textflag.h"
 
-// func sumTilesAMX(steps int, blocks int, x *float32, rs int, b *float32, sums *float32, config *byte, c *float32, ldc int)
+// func sumTilesAMX(steps int, blocks int, x *float32, rs int, b *float32, c *float32, ldc int, flags int, config *byte)
 // Requires: AMX-BF16, MMX+
 TEXT ·sumTilesAMX(SB), NOSPLIT|NOFRAME, $0-72
-	MOVQ      steps+0(FP), AX
-	MOVQ      blocks+8(FP), CX
-	MOVQ      x+16(FP), DX
-	MOVQ      rs+24(FP), BX
+	MOVQ      rs+24(FP), AX
+	MOVQ      $0x00000080, CX
+	MOVQ      blocks+8(FP), DX
+	MOVQ      x+16(FP), BX
 	MOVQ      b+32(FP), SI
-	MOVQ      sums+40(FP), DI
-	MOVQ      config+48(FP), R8
-	LONG $0x4978c2c4; BYTE $0x00 // LDTILECFG (R8)
-	MOVQ      c+56(FP), R8
-	MOVQ      ldc+64(FP), R9
-	MOVQ      $0x00000080, R10
-	MOVQ      DX, R12
+	MOVQ      c+40(FP), DI
+	MOVQ      ldc+48(FP), R8
+	MOVQ      config+64(FP), R9
+	LONG $0x4978c2c4; BYTE $0x01 // LDTILECFG (R9)
 
 	PCALIGN $0x20
 loopblock:
-	MOVQ BX, R13
-	SHLQ $0x04, R13
-	ADDQ R12, R13
-	MOVQ R12, DX
-	MOVQ SI, R14
-	MOVQ $0x00000010, R11
+	MOVQ      R8, R11
+	SHLQ      $0x04, R11
+	ADDQ      DI, R11
+	MOVQ      flags+56(FP), R9
+	BTQ       $0x00, R9
+	JCC       anew
+	LONG $0x4b7ba2c4; BYTE $0x04; BYTE $0x07 // TILELOADD (DI)(R8*1), T0
+	LONG $0x4b7ba2c4; BYTE $0x4c; BYTE $0x07; BYTE $0x40 // TILELOADD 64(DI)(R8*1), T1
+	LONG $0x4b7b82c4; BYTE $0x14; BYTE $0x03 // TILELOADD (R11)(R8*1), T2
+	LONG $0x4b7b82c4; BYTE $0x5c; BYTE $0x03; BYTE $0x40 // TILELOADD 64(R11)(R8*1), T3
+	JMP       begun
 
-askrow:
-	PREFETCHT0 (R8)
-	PREFETCHT0 64(R8)
-	PREFETCHT0 124(R8)
-	PREFETCHT0 (R8)(R9*1)
-	PREFETCHT0 64(R8)(R9*1)
-	PREFETCHT0 124(R8)(R9*1)
-	LEAQ       (R8)(R9*2), R8
-	DECQ       R11
-	JNZ        askrow
-	MOVQ       AX, R11
+anew:
 	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO T0
 	LONG $0x497be2c4; BYTE $0xc8 // TILEZERO T1
 	LONG $0x497be2c4; BYTE $0xd0 // TILEZERO T2
 	LONG $0x497be2c4; BYTE $0xd8 // TILEZERO T3
 
+begun:
+	MOVQ R8, R12
+	SHLQ $0x05, R12
+	ADDQ DI, R12
+	MOVQ SI, R10
+	MOVQ steps+0(FP), R9
+	MOVQ BX, R13
+	MOVQ AX, R14
+	SHLQ $0x04, R14
+	ADDQ BX, R14
+	LEAQ (R14)(R14*1), BX
+	SUBQ R13, BX
+
 	PCALIGN $0x20
 loopstep:
-	LONG $0x4b7be2c4; BYTE $0x24; BYTE $0x1a // TILELOADD (DX)(BX*1), T4
-	LONG $0x4b7b82c4; BYTE $0x34; BYTE $0x16 // TILELOADD (R14)(R10*1), T6
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ       R8, R12
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ       R8, R12
+	PREFETCHT0 (R12)
+	PREFETCHT0 64(R12)
+	ADDQ       R8, R12
+	LONG $0x4b7bc2c4; BYTE $0x64; BYTE $0x05; BYTE $0x00 // TILELOADD (R13)(AX*1), T4
+	LONG $0x4b7bc2c4; BYTE $0x34; BYTE $0x0a // TILELOADD (R10)(CX*1), T6
 	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS T6, T4, T0
-	LONG $0x4b7b82c4; BYTE $0x7c; BYTE $0x16; BYTE $0x40 // TILELOADD 64(R14)(R10*1), T7
+	LONG $0x4b7bc2c4; BYTE $0x7c; BYTE $0x0a; BYTE $0x40 // TILELOADD 64(R10)(CX*1), T7
 	LONG $0x5c42e2c4; BYTE $0xcc // TDPBF16PS T7, T4, T1
-	LONG $0x4b7bc2c4; BYTE $0x6c; BYTE $0x1d; BYTE $0x00 // TILELOADD (R13)(BX*1), T5
+	LONG $0x4b7bc2c4; BYTE $0x2c; BYTE $0x06 // TILELOADD (R14)(AX*1), T5
 	LONG $0x5c4ae2c4; BYTE $0xd5 // TDPBF16PS T6, T5, T2
 	LONG $0x5c42e2c4; BYTE $0xdd // TDPBF16PS T7, T5, T3
-	ADDQ       $0x40, DX
 	ADDQ       $0x40, R13
-	ADDQ       $0x00000800, R14
-	DECQ       R11
+	ADDQ       $0x40, R14
+	ADDQ       $0x00000800, R10
+	DECQ       R9
 	JNZ        loopstep
-	LONG $0x4b7aa2c4; BYTE $0x04; BYTE $0x17 // TILESTORED T0, (DI)(R10*1)
-	LONG $0x4b7aa2c4; BYTE $0x4c; BYTE $0x17; BYTE $0x40 // TILESTORED T1, 64(DI)(R10*1)
-	ADDQ       $0x00000800, DI
-	LONG $0x4b7aa2c4; BYTE $0x14; BYTE $0x17 // TILESTORED T2, (DI)(R10*1)
-	LONG $0x4b7aa2c4; BYTE $0x5c; BYTE $0x17; BYTE $0x40 // TILESTORED T3, 64(DI)(R10*1)
-	ADDQ       $0x00000800, DI
-	MOVQ       BX, R13
-	SHLQ       $0x05, R13
-	ADDQ       R13, R12
+	LONG $0x4b7aa2c4; BYTE $0x04; BYTE $0x07 // TILESTORED T0, (DI)(R8*1)
+	LONG $0x4b7aa2c4; BYTE $0x4c; BYTE $0x07; BYTE $0x40 // TILESTORED T1, 64(DI)(R8*1)
+	LONG $0x4b7a82c4; BYTE $0x14; BYTE $0x03 // TILESTORED T2, (R11)(R8*1)
+	LONG $0x4b7a82c4; BYTE $0x5c; BYTE $0x03; BYTE $0x40 // TILESTORED T3, 64(R11)(R8*1)
+	MOVQ       R8, R11
+	SHLQ       $0x05, R11
+	ADDQ       R11, DI
+	DECQ       DX
+	JNZ        loopblock
+	LONG $0x4978e2c4; BYTE $0xc0 // TILERELEASE
+	RET
+
+// func sumSplitAMX(steps int, blocks int, x *float32, b *float32, c *float32, ldc int, flags int, config *byte)
+// Requires: AMX-BF16, MMX+
+TEXT ·sumSplitAMX(SB), NOSPLIT|NOFRAME, $0-64
+	MOVQ      $0x00000040, AX
+	MOVQ      blocks+8(FP), CX
+	MOVQ      x+16(FP), DX
+	MOVQ      b+24(FP), BX
+	MOVQ      c+32(FP), SI
+	MOVQ      ldc+40(FP), DI
+	MOVQ      config+56(FP), R8
+	LONG $0x4978c2c4; BYTE $0x00 // LDTILECFG (R8)
+
+	PCALIGN $0x20
+loopblock:
+	MOVQ      DI, R10
+	SHLQ      $0x04, R10
+	ADDQ      SI, R10
+	MOVQ      flags+48(FP), R8
+	BTQ       $0x00, R8
+	JCC       anew
+	LONG $0x4b7be2c4; BYTE $0x04; BYTE $0x3e // TILELOADD (SI)(DI*1), T0
+	LONG $0x4b7be2c4; BYTE $0x4c; BYTE $0x3e; BYTE $0x40 // TILELOADD 64(SI)(DI*1), T1
+	LONG $0x4b7bc2c4; BYTE $0x14; BYTE $0x3a // TILELOADD (R10)(DI*1), T2
+	LONG $0x4b7bc2c4; BYTE $0x5c; BYTE $0x3a; BYTE $0x40 // TILELOADD 64(R10)(DI*1), T3
+	JMP       begun
+
+anew:
+	LONG $0x497be2c4; BYTE $0xc0 // TILEZERO T0
+	LONG $0x497be2c4; BYTE $0xc8 // TILEZERO T1
+	LONG $0x497be2c4; BYTE $0xd0 // TILEZERO T2
+	LONG $0x497be2c4; BYTE $0xd8 // TILEZERO T3
+
+begun:
+	MOVQ DI, R11
+	SHLQ $0x05, R11
+	ADDQ SI, R11
+	MOVQ BX, R9
+	MOVQ steps+0(FP), R8
+
+	PCALIGN $0x20
+loopstep:
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	ADDQ       DI, R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	ADDQ       DI, R11
+	PREFETCHT0 (R11)
+	PREFETCHT0 64(R11)
+	ADDQ       DI, R11
+	LONG $0x4b7be2c4; BYTE $0x24; BYTE $0x02 // TILELOADD (DX)(AX*1), T4
+	LONG $0x4b7be2c4; BYTE $0xac; BYTE $0x02; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00 // TILELOADD 1024(DX)(AX*1), T5
+	LONG $0x4b7bc2c4; BYTE $0xb4; BYTE $0x01; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00 // TILELOADD 4096(R9)(AX*1), T6
+	LONG $0x4b7bc2c4; BYTE $0xbc; BYTE $0x01; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00 // TILELOADD 5120(R9)(AX*1), T7
+	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS T6, T4, T0
+	LONG $0x5c42e2c4; BYTE $0xcc // TDPBF16PS T7, T4, T1
+	LONG $0x5c4ae2c4; BYTE $0xd5 // TDPBF16PS T6, T5, T2
+	LONG $0x5c42e2c4; BYTE $0xdd // TDPBF16PS T7, T5, T3
+	LONG $0x4b7bc2c4; BYTE $0xb4; BYTE $0x01; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00 // TILELOADD 2048(R9)(AX*1), T6
+	LONG $0x4b7bc2c4; BYTE $0xbc; BYTE $0x01; BYTE $0x00; BYTE $0x0c; BYTE $0x00; BYTE $0x00 // TILELOADD 3072(R9)(AX*1), T7
+	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS T6, T4, T0
+	LONG $0x5c42e2c4; BYTE $0xcc // TDPBF16PS T7, T4, T1
+	LONG $0x5c4ae2c4; BYTE $0xd5 // TDPBF16PS T6, T5, T2
+	LONG $0x5c42e2c4; BYTE $0xdd // TDPBF16PS T7, T5, T3
+	LONG $0x4b7bc2c4; BYTE $0x34; BYTE $0x01 // TILELOADD (R9)(AX*1), T6
+	LONG $0x4b7bc2c4; BYTE $0xbc; BYTE $0x01; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00 // TILELOADD 1024(R9)(AX*1), T7
+	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS T6, T4, T0
+	LONG $0x5c42e2c4; BYTE $0xcc // TDPBF16PS T7, T4, T1
+	LONG $0x5c4ae2c4; BYTE $0xd5 // TDPBF16PS T6, T5, T2
+	LONG $0x5c42e2c4; BYTE $0xdd // TDPBF16PS T7, T5, T3
+	LONG $0x4b7be2c4; BYTE $0xa4; BYTE $0x02; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00 // TILELOADD 2048(DX)(AX*1), T4
+	LONG $0x4b7be2c4; BYTE $0xac; BYTE $0x02; BYTE $0x00; BYTE $0x0c; BYTE $0x00; BYTE $0x00 // TILELOADD 3072(DX)(AX*1), T5
+	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS T6, T4, T0
+	LONG $0x5c42e2c4; BYTE $0xcc // TDPBF16PS T7, T4, T1
+	LONG $0x5c4ae2c4; BYTE $0xd5 // TDPBF16PS T6, T5, T2
+	LONG $0x5c42e2c4; BYTE $0xdd // TDPBF16PS T7, T5, T3
+	LONG $0x4b7bc2c4; BYTE $0xb4; BYTE $0x01; BYTE $0x00; BYTE $0x08; BYTE $0x00; BYTE $0x00 // TILELOADD 2048(R9)(AX*1), T6
+	LONG $0x4b7bc2c4; BYTE $0xbc; BYTE $0x01; BYTE $0x00; BYTE $0x0c; BYTE $0x00; BYTE $0x00 // TILELOADD 3072(R9)(AX*1), T7
+	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS T6, T4, T0
+	LONG $0x5c42e2c4; BYTE $0xcc // TDPBF16PS T7, T4, T1
+	LONG $0x5c4ae2c4; BYTE $0xd5 // TDPBF16PS T6, T5, T2
+	LONG $0x5c42e2c4; BYTE $0xdd // TDPBF16PS T7, T5, T3
+	LONG $0x4b7be2c4; BYTE $0xa4; BYTE $0x02; BYTE $0x00; BYTE $0x10; BYTE $0x00; BYTE $0x00 // TILELOADD 4096(DX)(AX*1), T4
+	LONG $0x4b7be2c4; BYTE $0xac; BYTE $0x02; BYTE $0x00; BYTE $0x14; BYTE $0x00; BYTE $0x00 // TILELOADD 5120(DX)(AX*1), T5
+	LONG $0x4b7bc2c4; BYTE $0x34; BYTE $0x01 // TILELOADD (R9)(AX*1), T6
+	LONG $0x4b7bc2c4; BYTE $0xbc; BYTE $0x01; BYTE $0x00; BYTE $0x04; BYTE $0x00; BYTE $0x00 // TILELOADD 1024(R9)(AX*1), T7
+	LONG $0x5c4ae2c4; BYTE $0xc4 // TDPBF16PS T6, T4, T0
+	LONG $0x5c42e2c4; BYTE $0xcc // TDPBF16PS T7, T4, T1
+	LONG $0x5c4ae2c4; BYTE $0xd5 // TDPBF16PS T6, T5, T2
+	LONG $0x5c42e2c4; BYTE $0xdd // TDPBF16PS T7, T5, T3
+	ADDQ       $0x00001800, DX
+	ADDQ       $0x00001800, R9
+	DECQ       R8
+	JNZ        loopstep
+	LONG $0x4b7ae2c4; BYTE $0x04; BYTE $0x3e // TILESTORED T0, (SI)(DI*1)
+	LONG $0x4b7ae2c4; BYTE $0x4c; BYTE $0x3e; BYTE $0x40 // TILESTORED T1, 64(SI)(DI*1)
+	LONG $0x4b7ac2c4; BYTE $0x14; BYTE $0x3a // TILESTORED T2, (R10)(DI*1)
+	LONG $0x4b7ac2c4; BYTE $0x5c; BYTE $0x3a; BYTE $0x40 // TILESTORED T3, 64(R10)(DI*1)
+	MOVQ       DI, R10
+	SHLQ       $0x05, R10
+	ADDQ       R10, SI
 	DECQ       CX
 	JNZ        loopblock
 	LONG $0x4978e2c4; BYTE $0xc0 // TILERELEASE
 	RET
 
-// func endTilesAMX(rows int, columns int, sums *float32, c *float32, ldc int, flags int, bias *float32)
+// func splitRowsAMX(rows int, n int, x *float32, lda int, y *float32) float32
+// Requires: AVX, AVX512F, BMI2, SSE
+TEXT ·splitRowsAMX(SB), NOSPLIT|NOFRAME, $0-44
+	MOVQ         rows+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVQ         lda+24(FP), BX
+	MOVQ         y+32(FP), SI
+	VBROADCASTSS all00008000AMX<>+0(SB), Z0
+	VBROADCASTSS allffff0000AMX<>+0(SB), Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	SUBQ         $0x20, CX
+	JL           rest
+
+	PCALIGN $0x20
+loopstep:
+	MOVQ DX, DI
+	MOVQ SI, R8
+	MOVQ AX, R9
+
+	PCALIGN $0x20
+looprow:
+	VMOVUPS     (DI), Z5
+	VMOVUPS     64(DI), Z6
+	VPADDD      Z0, Z5, Z7
+	VPADDD      Z0, Z6, Z8
+	VPSRLD      $0x10, Z7, Z9
+	VPTERNLOGD  $0xf8, Z1, Z8, Z9
+	VMOVUPS     Z9, (R8)
+	VPANDD      Z1, Z7, Z7
+	VPANDD      Z1, Z8, Z8
+	VSUBPS      Z7, Z5, Z5
+	VSUBPS      Z8, Z6, Z6
+	VFMADD231PS Z5, Z2, Z3
+	VFMADD231PS Z6, Z2, Z4
+	VPADDD      Z0, Z5, Z7
+	VPADDD      Z0, Z6, Z8
+	VPSRLD      $0x10, Z7, Z9
+	VPTERNLOGD  $0xf8, Z1, Z8, Z9
+	VMOVUPS     Z9, 2048(R8)
+	VPANDD      Z1, Z7, Z7
+	VPANDD      Z1, Z8, Z8
+	VSUBPS      Z7, Z5, Z5
+	VSUBPS      Z8, Z6, Z6
+	VPSRLD      $0x10, Z5, Z5
+	VPTERNLOGD  $0xf8, Z1, Z6, Z5
+	VMOVUPS     Z5, 4096(R8)
+	ADDQ        BX, DI
+	ADDQ        $0x40, R8
+	DECQ        R9
+	JNZ         looprow
+	ADDQ        $0x00000080, DX
+	ADDQ        $0x00001800, SI
+	SUBQ        $0x20, CX
+	JGE         loopstep
+
+rest:
+	ADDQ  $0x20, CX
+	JZ    done
+	MOVL  $0xffffffff, DI
+	BZHIL CX, DI, DI
+	KMOVW DI, K1
+	SHRL  $0x10, DI
+	KMOVW DI, K2
+	MOVQ  DX, DI
+	MOVQ  SI, R8
+	MOVQ  AX, R9
+
+	PCALIGN $0x20
+looprest:
+	VMOVUPS.Z   (DI), K1, Z5
+	VMOVUPS.Z   64(DI), K2, Z6
+	VPADDD      Z0, Z5, Z7
+	VPADDD      Z0, Z6, Z8
+	VPSRLD      $0x10, Z7, Z9
+	VPTERNLOGD  $0xf8, Z1, Z8, Z9
+	VMOVUPS     Z9, (R8)
+	VPANDD      Z1, Z7, Z7
+	VPANDD      Z1, Z8, Z8
+	VSUBPS      Z7, Z5, Z5
+	VSUBPS      Z8, Z6, Z6
+	VFMADD231PS Z5, Z2, Z3
+	VFMADD231PS Z6, Z2, Z4
+	VPADDD      Z0, Z5, Z7
+	VPADDD      Z0, Z6, Z8
+	VPSRLD      $0x10, Z7, Z9
+	VPTERNLOGD  $0xf8, Z1, Z8, Z9
+	VMOVUPS     Z9, 2048(R8)
+	VPANDD      Z1, Z7, Z7
+	VPANDD      Z1, Z8, Z8
+	VSUBPS      Z7, Z5, Z5
+	VSUBPS      Z8, Z6, Z6
+	VPSRLD      $0x10, Z5, Z5
+	VPTERNLOGD  $0xf8, Z1, Z6, Z5
+	VMOVUPS     Z5, 4096(R8)
+	ADDQ        BX, DI
+	ADDQ        $0x40, R8
+	DECQ        R9
+	JNZ         looprest
+	ADDQ        $0x00000080, DX
+	ADDQ        $0x00001800, SI
+
+done:
+	VADDPS        Z4, Z3, Z3
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y0, Y3, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VMOVHLPS      X0, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	MOVSS         X0, ret+40(FP)
+	VZEROUPPER
+	RET
+
+DATA all00008000AMX<>+0(SB)/4, $0x00008000
+DATA all00008000AMX<>+4(SB)/4, $0x00008000
+DATA all00008000AMX<>+8(SB)/4, $0x00008000
+DATA all00008000AMX<>+12(SB)/4, $0x00008000
+DATA all00008000AMX<>+16(SB)/4, $0x00008000
+DATA all00008000AMX<>+20(SB)/4, $0x00008000
+DATA all00008000AMX<>+24(SB)/4, $0x00008000
+DATA all00008000AMX<>+28(SB)/4, $0x00008000
+DATA all00008000AMX<>+32(SB)/4, $0x00008000
+DATA all00008000AMX<>+36(SB)/4, $0x00008000
+DATA all00008000AMX<>+40(SB)/4, $0x00008000
+DATA all00008000AMX<>+44(SB)/4, $0x00008000
+DATA all00008000AMX<>+48(SB)/4, $0x00008000
+DATA all00008000AMX<>+52(SB)/4, $0x00008000
+DATA all00008000AMX<>+56(SB)/4, $0x00008000
+DATA all00008000AMX<>+60(SB)/4, $0x00008000
+GLOBL all00008000AMX<>(SB), RODATA|NOPTR, $64
+
+DATA allffff0000AMX<>+0(SB)/4, $0xffff0000
+DATA allffff0000AMX<>+4(SB)/4, $0xffff0000
+DATA allffff0000AMX<>+8(SB)/4, $0xffff0000
+DATA allffff0000AMX<>+12(SB)/4, $0xffff0000
+DATA allffff0000AMX<>+16(SB)/4, $0xffff0000
+DATA allffff0000AMX<>+20(SB)/4, $0xffff0000
+DATA allffff0000AMX<>+24(SB)/4, $0xffff0000
+DATA allffff0000AMX<>+28(SB)/4, $0xffff0000
+DATA allffff0000AMX<>+32(SB)/4, $0xffff0000
+DATA allffff0000AMX<>+36(SB)/4, $0xffff0000
+DATA allffff0000AMX<>+40(SB)/4, $0xffff0000
+DATA allffff0000AMX<>+44(SB)/4, $0xffff0000
+DATA allffff0000AMX<>+48(SB)/4, $0xffff0000
+DATA allffff0000AMX<>+52(SB)/4, $0xffff0000
+DATA allffff0000AMX<>+56(SB)/4, $0xffff0000
+DATA allffff0000AMX<>+60(SB)/4, $0xffff0000
+GLOBL allffff0000AMX<>(SB), RODATA|NOPTR, $64
+
+// func splitPanelsAMX(steps int, panels int, x *float32, ldb int, y *float32, gap int) float32
+// Requires: AVX, AVX512F, SSE
+TEXT ·splitPanelsAMX(SB), NOSPLIT|NOFRAME, $0-52
+	MOVQ         steps+0(FP), AX
+	MOVQ         panels+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVQ         ldb+24(FP), BX
+	MOVQ         y+32(FP), SI
+	MOVQ         gap+40(FP), DI
+	VBROADCASTSS all00008000AMX<>+0(SB), Z0
+	VBROADCASTSS allffff0000AMX<>+0(SB), Z1
+	VPXORD       Z2, Z2, Z2
+	VPXORD       Z3, Z3, Z3
+	VPXORD       Z4, Z4, Z4
+	MOVQ         BX, R12
+	SHLQ         $0x04, R12
+
+	PCALIGN $0x20
+loopstep:
+	MOVQ $0x00000010, R8
+
+	PCALIGN $0x20
+looprow:
+	MOVQ DX, R10
+	MOVQ SI, R11
+	MOVQ CX, R9
+
+	PCALIGN $0x20
+looppanel:
+	VMOVUPS       (R10), Z5
+	VMOVUPS       (R10)(R12*1), Z6
+	VPADDD        Z0, Z5, Z7
+	VPADDD        Z0, Z6, Z8
+	VPSRLD        $0x10, Z7, Z9
+	VPTERNLOGD    $0xf8, Z1, Z8, Z9
+	VMOVUPS       Z9, (R11)
+	VPANDD        Z1, Z7, Z7
+	VPANDD        Z1, Z8, Z8
+	VSUBPS        Z7, Z5, Z5
+	VSUBPS        Z8, Z6, Z6
+	VFMADD231PS   Z5, Z2, Z3
+	VFMADD231PS   Z6, Z2, Z4
+	VPADDD        Z0, Z5, Z7
+	VPADDD        Z0, Z6, Z8
+	VPSRLD        $0x10, Z7, Z9
+	VPTERNLOGD    $0xf8, Z1, Z8, Z9
+	VMOVUPS       Z9, 2048(R11)
+	VPANDD        Z1, Z7, Z7
+	VPANDD        Z1, Z8, Z8
+	VSUBPS        Z7, Z5, Z5
+	VSUBPS        Z8, Z6, Z6
+	VPSRLD        $0x10, Z5, Z5
+	VPTERNLOGD    $0xf8, Z1, Z6, Z5
+	VMOVUPS       Z5, 4096(R11)
+	VMOVUPS       64(R10), Z5
+	VMOVUPS       64(R10)(R12*1), Z6
+	VPADDD        Z0, Z5, Z7
+	VPADDD        Z0, Z6, Z8
+	VPSRLD        $0x10, Z7, Z9
+	VPTERNLOGD    $0xf8, Z1, Z8, Z9
+	VMOVUPS       Z9, 1024(R11)
+	VPANDD        Z1, Z7, Z7
+	VPANDD        Z1, Z8, Z8
+	VSUBPS        Z7, Z5, Z5
+	VSUBPS        Z8, Z6, Z6
+	VFMADD231PS   Z5, Z2, Z3
+	VFMADD231PS   Z6, Z2, Z4
+	VPADDD        Z0, Z5, Z7
+	VPADDD        Z0, Z6, Z8
+	VPSRLD        $0x10, Z7, Z9
+	VPTERNLOGD    $0xf8, Z1, Z8, Z9
+	VMOVUPS       Z9, 3072(R11)
+	VPANDD        Z1, Z7, Z7
+	VPANDD        Z1, Z8, Z8
+	VSUBPS        Z7, Z5, Z5
+	VSUBPS        Z8, Z6, Z6
+	VPSRLD        $0x10, Z5, Z5
+	VPTERNLOGD    $0xf8, Z1, Z6, Z5
+	VMOVUPS       Z5, 5120(R11)
+	ADDQ          $0x00000080, R10
+	ADDQ          DI, R11
+	DECQ          R9
+	JNZ           looppanel
+	ADDQ          BX, DX
+	ADDQ          $0x40, SI
+	DECQ          R8
+	JNZ           looprow
+	ADDQ          R12, DX
+	ADDQ          $0x00001400, SI
+	DECQ          AX
+	JNZ           loopstep
+	VADDPS        Z4, Z3, Z3
+	VEXTRACTF64X4 $0x01, Z3, Y0
+	VADDPS        Y0, Y3, Y0
+	VEXTRACTF128  $0x01, Y0, X1
+	VADDPS        X1, X0, X0
+	VMOVHLPS      X0, X0, X1
+	VADDPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VADDSS        X1, X0, X0
+	MOVSS         X0, ret+48(FP)
+	VZEROUPPER
+	RET
+
+// func endTilesAMX(rows int, columns int, sums *float32, rs int, c *float32, ldc int, flags int, bias *float32)
 // Requires: AVX, AVX512F, BMI2
-TEXT ·endTilesAMX(SB), NOSPLIT|NOFRAME, $0-56
+TEXT ·endTilesAMX(SB), NOSPLIT|NOFRAME, $0-64
 	MOVQ      rows+0(FP), AX
 	MOVQ      columns+8(FP), CX
 	MOVQ      sums+16(FP), DX
-	MOVQ      c+24(FP), BX
-	MOVQ      ldc+32(FP), SI
-	MOVL      $0xffffffff, DI
-	BZHIL     CX, DI, DI
-	KMOVW     DI, K1
-	SHRL      $0x10, DI
-	KMOVW     DI, K2
-	MOVQ      flags+40(FP), CX
-	MOVQ      bias+48(FP), DI
+	MOVQ      rs+24(FP), BX
+	MOVQ      c+32(FP), SI
+	MOVQ      ldc+40(FP), DI
+	MOVL      $0xffffffff, R8
+	BZHIL     CX, R8, R8
+	KMOVW     R8, K1
+	SHRL      $0x10, R8
+	KMOVW     R8, K2
+	MOVQ      flags+48(FP), CX
+	MOVQ      bias+56(FP), R8
 	VPXORD    Z0, Z0, Z0
 	VPXORD    Z1, Z1, Z1
 	VPXORD    Z2, Z2, Z2
 	BTQ       $0x01, CX
 	JCC       looprow
-	VMOVUPS.Z (DI), K1, Z1
-	VMOVUPS.Z 64(DI), K2, Z2
+	VMOVUPS.Z (R8), K1, Z1
+	VMOVUPS.Z 64(R8), K2, Z2
 
 	PCALIGN $0x20
 looprow:
-	VMOVUPS   (DX), Z3
-	VMOVUPS   64(DX), Z4
-	BTQ       $0x00, CX
-	JCC       added
-	VMOVUPS.Z (BX), K1, Z5
-	VADDPS    Z5, Z3, Z3
-	VMOVUPS.Z 64(BX), K2, Z5
-	VADDPS    Z5, Z4, Z4
-
-added:
-	BTQ    $0x01, CX
-	JCC    biased
-	VADDPS Z1, Z3, Z3
-	VADDPS Z2, Z4, Z4
+	VMOVUPS.Z (DX), K1, Z3
+	VMOVUPS.Z 64(DX), K2, Z4
+	BTQ       $0x01, CX
+	JCC       biased
+	VADDPS    Z1, Z3, Z3
+	VADDPS    Z2, Z4, Z4
 
 biased:
 	BTQ    $0x02, CX
@@ -123,10 +492,10 @@ biased:
 	VADDPS Z0, Z4, Z4
 
 store:
-	VMOVUPS Z3, K1, (BX)
-	VMOVUPS Z4, K2, 64(BX)
-	ADDQ    $0x00000080, DX
-	ADDQ    SI, BX
+	VMOVUPS Z3, K1, (SI)
+	VMOVUPS Z4, K2, 64(SI)
+	ADDQ    BX, DX
+	ADDQ    DI, SI
 	DECQ    AX
 	JNZ     looprow
 	VZEROUPPER

@@ -5,15 +5,13 @@ import (
 	"fmt"
 
 	"github.com/monolith-go/monolith/internal/simd"
-	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
-	"github.com/monolith-go/monolith/model/param"
 )
 
 // recordKernels stores, with everything that snapshots have, which family of kernels a job began with. Families round differently: a
 // deterministic job that continues with another is notified of it.
 func (t *trainer) recordKernels(ctx context.Context) error {
-	here := kernels(t.cfg).String()
+	here := simd.Active().String()
 	began, err := t.shards.InitState(ctx, stored.KernelsKey, []byte(here))
 	if err != nil {
 		return fmt.Errorf("job: storing the family of kernels: %w", err)
@@ -27,12 +25,4 @@ func (t *trainer) recordKernels(ctx context.Context) error {
 		t.notice("the job began with the kernels %s and continues with %s: results are as good, but have other bits; %s", b, here, way)
 	}
 	return nil
-}
-
-// kernels is the family by whose bits a job trains.
-func kernels(c *spec.Config) simd.Family {
-	if c.Train.Precision == param.BF16.String() {
-		return simd.Active()
-	}
-	return simd.Active().Float32()
 }

@@ -38,7 +38,7 @@ func TestBits(t *testing.T) {
 			fmt.Fprintf(&out, "%s full=%t %s\n", name, full, bits(trained(t, everyKind(name, full), ids, 50, 20, 1, false)))
 		}
 	}
-	path := filepath.Join("testdata", fmt.Sprintf("bits_%s.golden", simd.Active().Float32()))
+	path := filepath.Join("testdata", fmt.Sprintf("bits_%s.golden", simd.Active()))
 	if *rewrite {
 		if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
 			t.Fatal(err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -17,79 +18,105 @@ var amx = isa{suffix: "AMX", bytes: 64, wide: true, regs: 32, tiles: true}
 
 func tileKernels(a *asm) {
 	a.sumTiles()
+	a.sumSplit()
+	a.splitRows()
+	a.splitPanels()
 	a.endTiles()
 }
 
-// sumTiles multiplies blocks of 32 rows of A by a panel of 32 columns. Four tiles hold the sums of a block, two a step of its rows and two a step of the panel: 16 pairs, 32 numbers along k.
-func (a *asm) sumTiles() {
-	a.fn("sumTiles", "func(steps, blocks int, x *float32, rs int, b, sums *float32, config *byte, c *float32, ldc int)",
-		"computes the sums of blocks of 32 rows of pairs x, rs bytes apart, times the panel b, 32 pairs wide, over steps of 16 pairs each, at least 1. A block's are 32 rows of 32 floats without gaps; rows of C, ldc bytes apart, are asked for.")
-	steps, blocks, x, rs, b, sums := a.gp("steps"), a.gp("blocks"), a.gp("x"), a.gp("rs"), a.gp("b"), a.gp("sums")
+// sums emits a kernel that multiplies blocks of 32 rows of A by a panel of 32 columns. Four tiles hold the sums of a block, whose places are in C, two a step of its rows and two a step of the panel: 32 numbers along k.
+// steps is the loop over the steps of a block, after which x is at the next block.
+func (a *asm) sums(steps func(x, panel reg.GPVirtual) (begin, step func())) {
+	blocks, x, b, c, ldc := a.gp("blocks"), a.gp("x"), a.gp("b"), a.gp("c"), a.gp("ldc")
 	a.tiled("LDTILECFG", nil, at(a.gp("config"), 0))
-	c, ldc := a.gp("c"), a.gp("ldc")
-	stride := a.GP64() // of rows of the panel and of the sums
-	a.MOVQ(operand.U32(128), stride)
-	from := func(base, index reg.Register, disp int) operand.Mem {
-		return operand.Mem{Base: base, Index: index, Scale: 1, Disp: disp}
-	}
-	n, upper, lower, panel := a.GP64(), a.GP64(), a.GP64(), a.GP64()
-	a.MOVQ(x, upper)
+	n, panel, lower, next := a.GP64(), a.GP64(), a.GP64(), a.GP64()
+	place := func(t int) operand.Mem { return from([]reg.Register{c, lower}[t/2], ldc, t%2*64) }
 	a.Label("loopblock")
-	a.MOVQ(rs, lower)
+	a.MOVQ(ldc, lower)
 	a.SHLQ(imm(4), lower)
-	a.ADDQ(upper, lower)
-	a.MOVQ(upper, x)
-	a.MOVQ(b, panel)
-	a.MOVQ(operand.U32(16), n)
-	a.Label("askrow")
-	a.PREFETCHT0(at(c, 0))
-	a.PREFETCHT0(at(c, 64))
-	a.PREFETCHT0(at(c, 124))
-	a.PREFETCHT0(from(c, ldc, 0))
-	a.PREFETCHT0(from(c, ldc, 64))
-	a.PREFETCHT0(from(c, ldc, 124))
-	a.LEAQ(operand.Mem{Base: c, Index: ldc, Scale: 2}, c)
-	a.DECQ(n)
-	a.JNZ(label("askrow"))
-	a.MOVQ(steps, n)
+	a.ADDQ(c, lower)
+	a.BTQ(imm(0), a.gp("flags"))
+	a.JCC(label("anew"))
+	for t := range 4 {
+		a.tiled("TILELOADD", tileRegister(t), place(t))
+	}
+	a.JMP(label("begun"))
+	a.Label("anew")
 	for t := range 4 {
 		a.tiled("TILEZERO", tileRegister(t))
 	}
+	a.Label("begun")
+	a.MOVQ(ldc, next)
+	a.SHLQ(imm(5), next)
+	a.ADDQ(c, next)
+	a.MOVQ(b, panel)
+	a.Load(a.Param("steps"), n)
+	begin, step := steps(x, panel)
+	if begin != nil {
+		begin()
+	}
 	a.Label("loopstep")
-	a.tiled("TILELOADD", tileRegister(4), from(x, rs, 0))
-	a.tiled("TILELOADD", tileRegister(6), from(panel, stride, 0))
-	a.tiled("TDPBF16PS", nil, tileRegister(6), tileRegister(4), tileRegister(0))
-	a.tiled("TILELOADD", tileRegister(7), from(panel, stride, 64))
-	a.tiled("TDPBF16PS", nil, tileRegister(7), tileRegister(4), tileRegister(1))
-	a.tiled("TILELOADD", tileRegister(5), from(lower, rs, 0))
-	a.tiled("TDPBF16PS", nil, tileRegister(6), tileRegister(5), tileRegister(2))
-	a.tiled("TDPBF16PS", nil, tileRegister(7), tileRegister(5), tileRegister(3))
-	a.ADDQ(imm(64), x)
-	a.ADDQ(imm(64), lower)
-	a.ADDQ(imm(16*128), panel)
+	for range 3 {
+		a.PREFETCHT0(at(next, 0))
+		a.PREFETCHT0(at(next, 64))
+		a.ADDQ(ldc, next)
+	}
+	step()
 	a.DECQ(n)
 	a.JNZ(label("loopstep"))
 	for t := range 4 {
-		a.tiled("TILESTORED", nil, tileRegister(t), from(sums, stride, t%2*64))
-		if t == 1 {
-			a.ADDQ(imm(16*128), sums)
-		}
+		a.tiled("TILESTORED", nil, tileRegister(t), place(t))
 	}
-	a.ADDQ(imm(16*128), sums)
-	a.MOVQ(rs, lower)
+	a.MOVQ(ldc, lower)
 	a.SHLQ(imm(5), lower)
-	a.ADDQ(lower, upper)
+	a.ADDQ(lower, c)
 	a.DECQ(blocks)
 	a.JNZ(label("loopblock"))
 	a.tiled("TILERELEASE", nil)
 	a.RET()
 }
 
+// sumTiles multiplies pairs of bfloat16 numbers.
+func (a *asm) sumTiles() {
+	a.fn("sumTiles", "func(steps, blocks int, x *float32, rs int, b, c *float32, ldc, flags int, config *byte)",
+		"multiplies blocks of 32 rows of pairs x, rs bytes apart, by the panel b, 32 pairs wide, over steps of 16 pairs each, at least 1, into rows c that are ldc bytes apart. Sums begin with what these hold if a flag says so.")
+	rs, stride := a.gp("rs"), a.GP64() // of rows of the panel
+	a.MOVQ(operand.U32(128), stride)
+	a.sums(func(x, panel reg.GPVirtual) (begin, step func()) {
+		upper, lower := a.GP64(), a.GP64()
+		return func() {
+				a.MOVQ(x, upper)
+				a.MOVQ(rs, lower)
+				a.SHLQ(imm(4), lower)
+				a.ADDQ(x, lower)
+				a.LEAQ(from(lower, lower, 0), x)
+				a.SUBQ(upper, x)
+			}, func() {
+				a.tiled("TILELOADD", tileRegister(4), from(upper, rs, 0))
+				a.tiled("TILELOADD", tileRegister(6), from(panel, stride, 0))
+				a.tiled("TDPBF16PS", nil, tileRegister(6), tileRegister(4), tileRegister(0))
+				a.tiled("TILELOADD", tileRegister(7), from(panel, stride, 64))
+				a.tiled("TDPBF16PS", nil, tileRegister(7), tileRegister(4), tileRegister(1))
+				a.tiled("TILELOADD", tileRegister(5), from(lower, rs, 0))
+				a.tiled("TDPBF16PS", nil, tileRegister(6), tileRegister(5), tileRegister(2))
+				a.tiled("TDPBF16PS", nil, tileRegister(7), tileRegister(5), tileRegister(3))
+				a.ADDQ(imm(64), upper)
+				a.ADDQ(imm(64), lower)
+				a.ADDQ(imm(16*128), panel)
+			}
+	})
+}
+
+// from is a place at a distance from a base.
+func from(base, index reg.Register, disp int) operand.Mem {
+	return operand.Mem{Base: base, Index: index, Scale: 1, Disp: disp}
+}
+
 // endTiles ends sums as the tiles of float32 do.
 func (a *asm) endTiles() {
-	a.fn("endTiles", "func(rows, columns int, sums, c *float32, ldc, flags int, bias *float32)",
-		"stores rows of sums, of which 1 to 32 columns count, 128 bytes apart, to rows of C that are ldc bytes apart.")
-	rows, columns, sums, c, ldc := a.gp("rows"), a.gp("columns"), a.gp("sums"), a.gp("c"), a.gp("ldc")
+	a.fn("endTiles", "func(rows, columns int, sums *float32, rs int, c *float32, ldc, flags int, bias *float32)",
+		"stores rows of sums, of which 1 to 32 columns count, rs bytes apart, to rows of C that are ldc bytes apart and may be the same.")
+	rows, columns, sums, rs, c, ldc := a.gp("rows"), a.gp("columns"), a.gp("sums"), a.gp("rs"), a.gp("c"), a.gp("ldc")
 	low, high := a.halfMasks(columns)
 	masks := [2]tail{low, high}
 	flags, bias := a.gp("flags"), a.gp("bias")
@@ -105,14 +132,8 @@ func (a *asm) endTiles() {
 	a.Label("looprow")
 	var v [2]vector
 	for j := range v {
-		v[j] = a.load(at(sums, j*64), nil)
+		v[j] = a.load(at(sums, j*64), &masks[j])
 	}
-	a.BTQ(imm(0), flags)
-	a.JCC(label("added"))
-	for j := range v {
-		a.VADDPS(a.load(at(c, j*64), &masks[j]), v[j], v[j])
-	}
-	a.Label("added")
 	a.BTQ(imm(1), flags)
 	a.JCC(label("biased"))
 	for j := range v {
@@ -128,7 +149,7 @@ func (a *asm) endTiles() {
 	for j := range v {
 		a.store(v[j], at(c, j*64), &masks[j])
 	}
-	a.ADDQ(imm(128), sums)
+	a.ADDQ(rs, sums)
 	a.ADDQ(ldc, c)
 	a.DECQ(rows)
 	a.JNZ(label("looprow"))
@@ -203,7 +224,11 @@ func encodeTile(name string, operands []string) []byte {
 		if index >= 0 {
 			rest, notX = []byte{modRM | 4, byte(index&7<<3 | base&7)}, byte(index>>3^1)
 		}
-		if disp != 0 || base&7 == 5 {
+		switch {
+		case disp != int(int8(disp)):
+			rest[0] |= 2 << 6
+			rest = binary.LittleEndian.AppendUint32(rest, uint32(disp))
+		case disp != 0 || base&7 == 5:
 			rest[0] |= 1 << 6
 			rest = append(rest, byte(disp))
 		}

@@ -101,7 +101,7 @@ func Gemm(ctx context.Context, o bench.Options) (results []bench.Result, err err
 	for threads := 1; threads <= min(2, runtime.NumCPU()); threads++ {
 		pools := []*simd.Pool{simd.NewPool(threads)}
 		for _, f := range simd.Available() {
-			if f.Float32() == f && f != simd.Active().Float32() { // the products below are of float32, but for one of our own
+			if f != simd.Active() {
 				pools = append(pools, simd.NewPoolOf(f, threads))
 			}
 		}

@@ -74,7 +74,7 @@ underscores for dots. Values are written as with --set. Flags win over variables
 NO_COLOR, when not empty, turns colours off. Variables that hold secrets are named by the job; a variable of a secret's
 own key (MONOLITH_SOURCE_KAFKA_SASL_PASSWORD) holds the secret itself.
 
-MONOLITH_SIMD chooses the kernels that compute: off (portable Go), avx2, avx512 or amx (avx512 but for products of bfloat16); empty, the
+MONOLITH_SIMD chooses the kernels that compute: off (portable Go), avx2, avx512 or amx (avx512 but for products of matrices); empty, the
 last of these that the processor has. Results of different kernels differ in the last bits.
 
 `)
