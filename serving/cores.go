@@ -47,6 +47,9 @@ func (c *cores) pin() error {
 // newSession makes a session that uses the processors that are to spare.
 func (v *Version) newSession() model.Session {
 	s := v.params.Model().Graph.NewSession(v.cores.each)
+	if k, ok := s.(model.Keeper); ok {
+		k.KeepDense()
+	}
 	if l, ok := s.(model.Limited); ok {
 		l.Limit(func() bool { return v.cores.taken() }) // those of a server, once it is one of its versions
 	}

@@ -395,7 +395,12 @@ func (r *runner) predict(ctx context.Context, x *examples) ([][]float32, error) 
 func (r *runner) fetch(ctx context.Context) (err error) {
 	r.reader.Hold()
 	defer r.reader.Release()
-	if r.version, err = r.reader.Dense(ctx, r.version, r.dense); err != nil {
+	version, err := r.reader.Dense(ctx, r.version, r.dense)
+	if err != nil || version != r.version {
+		r.version = version
+		r.session.SetDense(r.dense)
+	}
+	if err != nil {
 		return err
 	}
 	return r.reader.Lookup(ctx, &r.rows)

@@ -73,7 +73,27 @@ func (p *Pool) GemmHalf(transA, transB bool, m, n, k int, a []uint16, lda int, b
 	p.multiply(true, transA, transB, m, n, k, nil, a, lda, b, ldb, c, ldc, e)
 }
 
+// Kept is what products have packed of a matrix B for those that follow. The zero value holds nothing.
+type Kept struct {
+	parts []keptPart // in the order in which a product packs them
+	full  bool
+}
+
+type keptPart struct {
+	packed  []float32
+	special bool
+}
+
+// Forget makes the next product pack again, into the same memory: B has other numbers.
+func (k *Kept) Forget() { k.full = false }
+
+// Keep makes the next product take what it would pack of B from k, where an earlier one of this pool left it, or else leave it there. B must have been the same then, its shape and transpose too, and both
+// products of float32 or both of bfloat16. Few rows gain most: packing B takes as long as multiplying 8 to 32 rows by it.
+func (p *Pool) Keep(k *Kept) { p.gemm.kept = k }
+
 func (p *Pool) multiply(round, transA, transB bool, m, n, k int, a []float32, half []uint16, lda int, b []float32, ldb int, c []float32, ldc int, e Epilogue) {
+	kept := p.gemm.kept
+	p.gemm.kept = nil
 	if m <= 0 || n <= 0 {
 		return
 	}
@@ -109,13 +129,35 @@ func (p *Pool) multiply(round, transA, transB bool, m, n, k int, a []float32, ha
 	// What is packed of B at once stays in the cache: so many columns, and of these so many blocks of depth.
 	height := g.height(g.depth)
 	columns := max(packedFloats/height/g.nr, 1) * g.nr
+	own, i := g.packed, 0
 	for g.j0 = 0; g.j0 < n; g.j0 += columns {
 		g.n = min(columns, n-g.j0)
 		rows := max(packedFloats/(g.panels()*g.nr*height), 1) * g.depth
 		for g.k0 = 0; g.k0 == 0 || g.k0 < k; g.k0 += rows {
 			g.k1 = min(g.k0+rows, k)
+			if kept == nil {
+				g.pack()
+				g.run()
+				continue
+			}
+			if i == len(kept.parts) {
+				kept.parts = append(kept.parts, keptPart{})
+			}
+			part := &kept.parts[i]
+			if g.packed = part.packed; kept.full {
+				if part.special {
+					g.special.Store(true)
+				}
+			} else {
+				g.pack()
+				part.packed, part.special = g.packed, g.special.Load()
+			}
 			g.run()
+			i++
 		}
+	}
+	if kept != nil {
+		kept.full, g.packed = true, own
 	}
 	g.a, g.half, g.b, g.c, g.e = nil, nil, nil, nil, Epilogue{}
 }
@@ -166,6 +208,7 @@ type gemmTask struct {
 	tiled          bool        // for registers of AMX; see tiles.go
 	split          bool        // each number as a sum of three of bfloat16; see split.go
 	special        atomic.Bool // parts of B are not finite
+	kept           *Kept       // of the next product
 	transA, transB bool
 	m, n, k        int // n columns from j0 on
 	j0, k0, k1     int // rows of B from k0 to k1
@@ -209,12 +252,17 @@ func (g *gemmTask) height(kc int) int {
 
 func (g *gemmTask) panels() int { return (g.n + g.nr - 1) / g.nr }
 
-func (g *gemmTask) run() {
+// pack packs the columns and rows of B that are multiplied at once.
+func (g *gemmTask) pack() {
 	blocks := (g.k1 - g.k0 + g.depth - 1) / g.depth
 	g.packed = grow(g.packed, blocks*g.panels()*g.nr*g.height(g.depth))
 	g.packing = true
 	g.pool.Run(blocks*((g.panels()+panelsAtOnce-1)/panelsAtOnce), g)
 	g.packing = false
+}
+
+// run multiplies A by them.
+func (g *gemmTask) run() {
 	// Tasks of equal size, give or take a tile, as many for each thread: fewer than a pass over B is worth, more than make a
 	// thread wait that has done its own. Which elements are in one changes none of them.
 	threads, tiles := g.pool.Threads(), (g.m+g.mr-1)/g.mr
@@ -261,7 +309,7 @@ func (g *gemmTask) Block(worker, block int) {
 			g.packPairs(&g.space[worker], k0, kc, first, last)
 			return
 		}
-		g.pack(k0, kc, first, last)
+		g.packPanels(k0, kc, first, last)
 		if g.round { // while they are in a near cache
 			packed := g.panel(k0, kc, first*g.nr)[: (last-first)*g.nr*kc : (last-first)*g.nr*kc]
 			roundBF16(g.pool.family, packed, packed)
@@ -284,8 +332,8 @@ func (g *gemmTask) panel(k0, kc, j int) []float32 {
 	return g.packed[(k0-g.k0)/g.depth*g.panels()*g.nr*g.height(g.depth)+j*h:][:h*g.nr]
 }
 
-// pack copies kc rows of B from k0 on into panels: rows of nr columns, one behind the other, with zeros where B has ended.
-func (g *gemmTask) pack(k0, kc, first, last int) {
+// packPanels copies kc rows of B from k0 on into panels: rows of nr columns, one behind the other, with zeros where B has ended.
+func (g *gemmTask) packPanels(k0, kc, first, last int) {
 	j := first * g.nr
 	full := min(last, g.n/g.nr)
 	if !g.transB && full > first {

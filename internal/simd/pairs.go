@@ -8,7 +8,7 @@ import (
 // What is multiplied as pairs of bfloat16 numbers is packed here: A and B as in gemm.go, two numbers of a row of A, or of a column of B, being 32
 // bits, the first in the upper half. The last pair of an odd number has a zero. Pairs lie in slices of floats and are never taken for such.
 
-// packPairs is pack of pairs, h rows of which lie in panels of h0 rows, the others being zeros.
+// packPairs is packPanels of pairs, h rows of which lie in panels of h0 rows, the others being zeros.
 func (g *gemmTask) packPairs(s *space, k0, kc, first, last int) {
 	h, h0 := (kc+1)/2, g.height(kc)
 	at := func(r, j int) []float32 { return g.b[(k0+r)*g.ldb+g.j0+j:] }

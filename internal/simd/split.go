@@ -24,7 +24,7 @@ func splitDepth(n int) int {
 // splits reports whether a product is one by AMX. It depends on nothing that may be divided among calls or threads, as its bits are others. Others would be mostly zeros behind their ends.
 func splits(n, k int) bool { return n > 16 && k > 16 }
 
-// packSplit is pack of parts. A pair is two numbers of a column that are 16 rows of a step apart, the first in the lower half.
+// packSplit is packPanels of parts. A pair is two numbers of a column that are 16 rows of a step apart, the first in the lower half.
 func (g *gemmTask) packSplit(s *space, k0, kc, first, last int) {
 	steps, gap := (kc+stepDepth-1)/stepDepth, g.nr*g.height(kc)
 	split := func(steps, panels int, x []float32, ldb int, y []float32) {

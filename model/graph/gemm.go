@@ -17,6 +17,14 @@ func (s *Session) gemmThen(transA, transB bool, m, n, k int, a, b, c []float32, 
 	s.multiply(transA, transB, m, n, k, a, nil, b, c, e)
 }
 
+// layer multiplies the value of a node's input by its weights.
+func (s *Session) layer(n *node, rows, out, in int, w []float32, e simd.Epilogue) {
+	if s.kept != nil {
+		s.pool.Keep(&s.kept[n.id])
+	}
+	s.gemmOf(n.inputs[0], false, rows, out, in, w, s.vals[n.id], e)
+}
+
 // gemmOf is gemmThen of the value of a node as A.
 func (s *Session) gemmOf(id int, transA bool, m, n, k int, b, c []float32, e simd.Epilogue) {
 	s.multiply(transA, false, m, n, k, s.vals[id], s.half(id), b, c, e)

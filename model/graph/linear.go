@@ -110,7 +110,7 @@ func (o *linear) forward(s *Session, n *node) {
 	if o.bias >= 0 {
 		e.Bias = s.tensor(o.bias)
 	}
-	s.gemmOf(n.inputs[0], false, rows, o.out, o.in, w, y, e)
+	s.layer(n, rows, o.out, o.in, w, e)
 }
 
 // block is of rows of one output ahead. Back it is of rows of the gradient of its input, and of several outputs of columns of the bias's.
@@ -228,12 +228,11 @@ func (linearRelu) readsBack(int) bool { return true }
 func (linearRelu) halves(int) bool    { return true }
 
 func (o linearRelu) forward(s *Session, n *node) {
-	y := s.vals[n.id]
 	e := simd.Epilogue{Act: simd.Relu}
 	if o.bias >= 0 {
 		e.Bias = s.tensor(o.bias)
 	}
-	s.gemmOf(n.inputs[0], false, len(y)/o.out, o.out, o.in, s.tensor(o.weights), y, e)
+	s.layer(n, len(s.vals[n.id])/o.out, o.out, o.in, s.tensor(o.weights), e)
 }
 
 // backward makes the gradient of the sum in the place of the value's, which nobody reads any more.

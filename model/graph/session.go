@@ -51,6 +51,8 @@ type Session struct {
 	rows  int
 	train bool
 	seed  uint64
+	// kept, unless it is nil, is what is kept of the weights of each layer.
+	kept []simd.Kept
 	// entries are those of in.Sparse; gathered says of each pool whether who takes its value reads the tables itself.
 	entries  []simd.Entries
 	gathered []bool
@@ -60,6 +62,7 @@ var (
 	_ model.Session = (*Session)(nil)
 	_ model.Logits  = (*Session)(nil)
 	_ model.Limited = (*Session)(nil)
+	_ model.Keeper  = (*Session)(nil)
 )
 
 // NewSession makes a session whose dense parameters are zeros until [Session.SetDense].
@@ -106,7 +109,13 @@ func (s *Session) SetDense(values []float32) {
 		panic(fmt.Sprintf("graph: %d dense values, the layout has %d", len(values), len(s.dense)))
 	}
 	s.dense = values
+	for i := range s.kept {
+		s.kept[i].Forget()
+	}
 }
+
+// KeepDense implements [model.Keeper].
+func (s *Session) KeepDense() { s.kept = make([]simd.Kept, len(s.g.nodes)) }
 
 // Predict runs the model as it serves and returns the predictions of each head, valid until the next call. It panics when
 // the inputs do not fit the features.
