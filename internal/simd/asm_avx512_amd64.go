@@ -159,6 +159,16 @@ func sumTilesAMX(steps int, blocks int, x *float32, rs int, b *float32, c *float
 //go:noescape
 func sumSplitAMX(steps int, blocks int, x *float32, b *float32, c *float32, ldc int, flags int, config *byte)
 
+// sumSplitNarrowAMX multiplies two blocks of 32 rows of the parts x, gap bytes apart, by the first 16 columns of the panel b, over steps of 32 numbers each, at least 1, into rows c that are ldc bytes apart. Sums begin with what these hold if a flag says so.
+//
+//go:noescape
+func sumSplitNarrowAMX(steps int, x *float32, b *float32, gap int, c *float32, ldc int, flags int, config *byte)
+
+// sumSplitFlatAMX multiplies the first 16 rows of the parts x by two panels b, gap bytes apart, over steps of 32 numbers each, at least 1, into rows c that are ldc bytes apart. Sums begin with what these hold if a flag says so.
+//
+//go:noescape
+func sumSplitFlatAMX(steps int, x *float32, b *float32, gap int, c *float32, ldc int, flags int, config *byte)
+
 // splitRowsAMX splits up to 32 rows of n numbers x, lda bytes apart, into the parts y of steps of 32, with zeros behind the last. Numbers of a step that are 16 apart are a pair. It is 0, or NaN if the parts of a number are not finite.
 //
 //go:noescape

@@ -126,6 +126,14 @@ func sumSplitAMX(steps int, blocks int, x *float32, b *float32, c *float32, ldc 
 	interpret("sumSplitAMX", steps, blocks, x, b, c, ldc, flags, config)
 }
 
+func sumSplitNarrowAMX(steps int, x *float32, b *float32, gap int, c *float32, ldc int, flags int, config *byte) {
+	interpret("sumSplitNarrowAMX", steps, x, b, gap, c, ldc, flags, config)
+}
+
+func sumSplitFlatAMX(steps int, x *float32, b *float32, gap int, c *float32, ldc int, flags int, config *byte) {
+	interpret("sumSplitFlatAMX", steps, x, b, gap, c, ldc, flags, config)
+}
+
 func splitRowsAMX(rows int, n int, x *float32, lda int, y *float32) float32 {
 	return interpret("splitRowsAMX", rows, n, x, lda, y)
 }

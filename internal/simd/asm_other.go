@@ -576,6 +576,14 @@ func sumSplitAMX(steps int, blocks int, x *float32, b *float32, c *float32, ldc 
 	panic("simd: sumSplitAMX on a processor without it")
 }
 
+func sumSplitNarrowAMX(steps int, x *float32, b *float32, gap int, c *float32, ldc int, flags int, config *byte) {
+	panic("simd: sumSplitNarrowAMX on a processor without it")
+}
+
+func sumSplitFlatAMX(steps int, x *float32, b *float32, gap int, c *float32, ldc int, flags int, config *byte) {
+	panic("simd: sumSplitFlatAMX on a processor without it")
+}
+
 func splitRowsAMX(rows int, n int, x *float32, lda int, y *float32) float32 {
 	panic("simd: splitRowsAMX on a processor without it")
 }

@@ -465,16 +465,17 @@ func TestGemmBF16(t *testing.T) {
 	})
 }
 
-// TestInterruptedGemmBF16: products on more threads than processors have the same bits while signals ask goroutines to make way for collections; registers of AMX are the system's to save.
-func TestInterruptedGemmBF16(t *testing.T) {
+// TestInterruptedGemm: products on more threads than processors have the same bits while signals ask goroutines to make way for collections; registers of AMX are the system's to save.
+func TestInterruptedGemm(t *testing.T) {
 	if simd.Interpreted {
 		t.Skip("interpreted instructions have no registers")
 	}
 	p := newProduct(5, false, false, 300, 130, 700, 0, 0)
 	pool := simd.NewPool(1)
 	defer pool.Close()
-	want := slices.Clone(p.c)
-	p.bf16(pool, 0, p.m, want)
+	want, rounded := slices.Clone(p.c), slices.Clone(p.c)
+	p.run(pool, want)
+	p.bf16(pool, 0, p.m, rounded)
 	var others sync.WaitGroup
 	var left atomic.Int64
 	left.Store(4)
@@ -485,8 +486,13 @@ func TestInterruptedGemmBF16(t *testing.T) {
 			defer pool.Close()
 			for range 200 {
 				c := slices.Clone(p.c)
-				if p.bf16(pool, 0, p.m, c); !sameBits(c, want) {
+				if p.run(pool, c); !sameBits(c, want) {
 					t.Error("other bits")
+					return
+				}
+				copy(c, p.c)
+				if p.bf16(pool, 0, p.m, c); !sameBits(c, rounded) {
+					t.Error("other bits in bfloat16")
 					return
 				}
 			}

@@ -91,29 +91,29 @@ func (g *gemmTask) packSplitA(s *space, i0, i1, k0, kc int) (special bool) {
 	return special
 }
 
-// sumAgain computes those of sums that are NaN again, one number along k after the other: the parts of a number that is infinite, or rounds to that, add up to NaN. What C holds is still what sums begin with.
-func (g *gemmTask) sumAgain(sums []float32, flags, i, rows, j, columns, k0, kc int) {
-	a, ra, ka := i*g.lda+k0, g.lda, 1
+// sumAgain computes those of sums, rows of which are width numbers apart, that are NaN again, one number along k after the other: the parts of a number that is infinite, or rounds to that, add up to NaN. What C holds is still what sums begin with.
+func (g *gemmTask) sumAgain(sums []float32, width int, p piece) {
+	a, ra, ka := p.i*g.lda+p.k0, g.lda, 1
 	if g.transA {
-		a, ra, ka = k0*g.lda+i, 1, g.lda
+		a, ra, ka = p.k0*g.lda+p.i, 1, g.lda
 	}
-	b, cb, kb := k0*g.ldb+g.j0+j, 1, g.ldb
+	b, cb, kb := p.k0*g.ldb+g.j0+p.j, 1, g.ldb
 	if g.transB {
-		b, cb, kb = (g.j0+j)*g.ldb+k0, g.ldb, 1
+		b, cb, kb = (g.j0+p.j)*g.ldb+p.k0, g.ldb, 1
 	}
-	for r := range rows {
-		for c, x := range sums[r*g.nr:][:columns] {
+	for r := range p.rows {
+		for c, x := range sums[r*width:][:p.columns] {
 			if x == x {
 				continue
 			}
 			var sum float32
-			if flags&flagAdd != 0 {
-				sum = g.c[(i+r)*g.ldc+g.j0+j+c]
+			if p.flags&flagAdd != 0 {
+				sum = g.c[(p.i+r)*g.ldc+g.j0+p.j+c]
 			}
-			for l := range kc {
+			for l := range p.kc {
 				sum += float32(g.a[a+r*ra+l*ka] * g.b[b+c*cb+l*kb])
 			}
-			sums[r*g.nr+c] = sum
+			sums[r*width+c] = sum
 		}
 	}
 }

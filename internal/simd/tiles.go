@@ -23,59 +23,96 @@ func (g *gemmTask) computeTiled(s *space, i0, i1, j0, j1 int) {
 	rows := (i1 - i0 + g.mr - 1) / g.mr * g.mr
 	s.a = grow(s.a, rows*g.height(g.depth))
 	s.tile = grow(s.tile, blocksAtOnce*g.mr*g.nr)
+	flat := i1 // from here on there are so few rows that two panels are multiplied at once
+	if rest := (i1 - i0) % g.mr; g.split && rest > 0 && rest <= g.mr/2 {
+		flat -= rest
+	}
 	for k0 := g.k0; k0 < g.k1; k0 += g.depth {
 		kc := min(g.depth, g.k1-k0)
-		h, flags := g.height(kc), g.flags(k0, kc)
-		special := g.special.Load()
+		h, p := g.height(kc), piece{flags: g.flags(k0, kc), k0: k0, kc: kc, special: g.special.Load()}
+		steps := h / (stepDepth / 2)
 		if g.split {
-			special = g.packSplitA(s, i0, i1, k0, kc) || special
+			steps = h * g.nr / stepFloats
+			p.special = g.packSplitA(s, i0, i1, k0, kc) || p.special
 		} else {
 			g.packTiled(s, i0, i1, k0, kc)
 		}
 		for j := j0; j < j1; j += g.nr {
 			columns, panel := min(g.nr, j1-j), &g.panel(k0, kc, j)[0]
-			for i := i0; i < i1; i += blocksAtOnce * g.mr {
-				n, x := min(blocksAtOnce*g.mr, i1-i), &s.a[(i-i0)*h]
-				at := i*g.ldc + g.j0 + j
-				_ = g.c[at+(n-1)*g.ldc+columns-1]
-				c, ldc := &g.c[at], g.ldc
-				if n%g.mr != 0 || columns < g.nr || special {
-					c, ldc = &s.tile[0], g.nr
-					for r := 0; r < n && flags&flagAdd != 0; r++ {
-						copy(s.tile[r*g.nr:], g.c[at+r*g.ldc:][:columns])
-					}
-				}
-				blocks := (n + g.mr - 1) / g.mr
-				if g.split {
-					sumSplitAMX((kc+stepDepth-1)/stepDepth, blocks, x, panel, c, 4*ldc, flags, &tileConfig[0])
-				} else {
-					sumTilesAMX(h/(stepDepth/2), blocks, x, 4*h, panel, c, 4*ldc, flags, &tileConfig[0])
-				}
-				if special {
-					g.sumAgain(s.tile, flags, i, n, j, columns, k0, kc)
-				}
-				g.end(flags, c, ldc, i, n, j, columns)
-				if g.e.Act > Relu && k0+kc == g.k {
-					for r := range n {
-						g.e.Act.apply(g.c[at+r*g.ldc:][:columns])
-					}
-				}
+			atOnce := blocksAtOnce * g.mr
+			narrow := g.split && columns <= g.nr/2
+			if narrow {
+				atOnce = 2 * g.mr
 			}
+			for i := i0; i < flat; i += atOnce {
+				n, x := min(atOnce, flat-i), &s.a[(i-i0)*h]
+				p.i, p.rows, p.j, p.columns = i, n, j, columns
+				c, ldc := g.begin(s, p, g.nr, n%g.mr == 0 && columns == g.nr)
+				blocks := (n + g.mr - 1) / g.mr
+				switch {
+				case narrow:
+					sumSplitNarrowAMX(steps, x, panel, 4*g.mr*h*(blocks-1), c, 4*ldc, p.flags, &tileConfig[0])
+				case g.split:
+					sumSplitAMX(steps, blocks, x, panel, c, 4*ldc, p.flags, &tileConfig[0])
+				default:
+					sumTilesAMX(steps, blocks, x, 4*h, panel, c, 4*ldc, p.flags, &tileConfig[0])
+				}
+				g.end(s, p, c, ldc)
+			}
+		}
+		for j := j0; j < j1 && flat < i1; j += 2 * g.nr {
+			columns, gap := min(2*g.nr, j1-j), 0
+			if columns > g.nr {
+				gap = 4 * g.nr * h
+			}
+			p.i, p.rows, p.j, p.columns = flat, i1-flat, j, columns
+			c, ldc := g.begin(s, p, 2*g.nr, false)
+			sumSplitFlatAMX(steps, &s.a[(flat-i0)*h], &g.panel(k0, kc, j)[0], gap, c, 4*ldc, p.flags, &tileConfig[0])
+			g.end(s, p, c, ldc)
 		}
 	}
 }
 
-// end ends the sums of n rows and some columns from i, j on, which are c, rows of which are ldc numbers apart: in C, or to be stored there.
-func (g *gemmTask) end(flags int, c *float32, ldc, i, n, j, columns int) {
-	to := &g.c[i*g.ldc+g.j0+j]
-	if c == to && flags&(flagBias|flagRelu) == 0 {
-		return
+// piece is what is multiplied at once: rows from i and columns from j on, over kc numbers along k from k0 on.
+type piece struct {
+	flags                       int
+	i, rows, j, columns, k0, kc int
+	special                     bool // numbers may be such that sumAgain is for
+}
+
+// begin is where the sums of a piece are, with rows so many numbers apart: in C if it is whole, or else in s.tile, with rows of width numbers that begin with what C holds.
+func (g *gemmTask) begin(s *space, p piece, width int, whole bool) (c *float32, ldc int) {
+	at := p.i*g.ldc + g.j0 + p.j
+	_ = g.c[at+(p.rows-1)*g.ldc+p.columns-1]
+	if whole && !p.special {
+		return &g.c[at], g.ldc
 	}
-	var bias *float32
-	if flags&flagBias != 0 {
-		bias = &g.e.Bias[g.j0+j]
+	for r := 0; r < p.rows && p.flags&flagAdd != 0; r++ {
+		copy(s.tile[r*width:], g.c[at+r*g.ldc:][:p.columns])
 	}
-	endTilesAMX(n, columns, c, 4*ldc, to, 4*g.ldc, flags, bias)
+	return &s.tile[0], width
+}
+
+// end ends the sums of a piece.
+func (g *gemmTask) end(s *space, p piece, c *float32, ldc int) {
+	if p.special {
+		g.sumAgain(s.tile, ldc, p)
+	}
+	at := p.i*g.ldc + g.j0 + p.j
+	for from := 0; from < p.columns; from += g.nr {
+		sums, to, columns, bias := offset(c, 4*from), &g.c[at+from], min(g.nr, p.columns-from), (*float32)(nil)
+		if p.flags&flagBias != 0 {
+			bias = &g.e.Bias[g.j0+p.j+from]
+		}
+		if sums != to || p.flags&(flagBias|flagRelu) != 0 {
+			endTilesAMX(p.rows, columns, sums, 4*ldc, to, 4*g.ldc, p.flags, bias)
+		}
+	}
+	if g.e.Act > Relu && p.k0+p.kc == g.k {
+		for r := range p.rows {
+			g.e.Act.apply(g.c[at+r*g.ldc:][:p.columns])
+		}
+	}
 }
 
 // packTiled puts rows i0 to i1 of A, kc numbers each, into s.a: rows of pairs, with zeros up to whole steps.

@@ -12,7 +12,10 @@ const (
 	stepBytes   = 3 * partBytes
 )
 
-// sumSplit multiplies numbers in three parts each. Of the nine products of parts three are left out, and the smallest of a step come first.
+// products are the parts of A and of B that are multiplied. Of the nine products three are left out, and the smallest of a step come first.
+var products = [][2]int{{0, 2}, {0, 1}, {0, 0}, {1, 0}, {1, 1}, {2, 0}}
+
+// sumSplit multiplies numbers in three parts each.
 func (a *asm) sumSplit() {
 	a.fn("sumSplit", "func(steps, blocks int, x, b, c *float32, ldc, flags int, config *byte)",
 		"multiplies blocks of 32 rows of the parts x by those of the panel b, over steps of 32 numbers each, at least 1, into rows c that are ldc bytes apart. Sums begin with what these hold if a flag says so.")
@@ -21,7 +24,7 @@ func (a *asm) sumSplit() {
 	a.sums(func(x, panel reg.GPVirtual) (begin, step func()) {
 		return nil, func() {
 			former := [2]int{-1, -1}
-			for _, parts := range [][2]int{{0, 2}, {0, 1}, {0, 0}, {1, 0}, {1, 1}, {2, 0}} {
+			for _, parts := range products {
 				load := func(of, half int) { // rows of A are in tiles 4 and 5, columns of B in 6 and 7
 					if m := from([]reg.Register{x, panel}[of], row, parts[of]*partBytes+half*tileBytesOf); parts[of] != former[of] {
 						a.tiled("TILELOADD", tileRegister(4+2*of+half), m)
@@ -44,6 +47,70 @@ func (a *asm) sumSplit() {
 			a.ADDQ(operand.U32(stepBytes), panel)
 		}
 	})
+}
+
+// sumSplitOf is sumSplit of four tiles of sums in a column (rows 4), or in a row (rows 1), for what ends within 16 columns or rows: with two tiles alone an instruction would wait for the one before.
+func (a *asm) sumSplitOf(name, doc string, rows int) {
+	a.fn(name, "func(steps int, x, b *float32, gap int, c *float32, ldc, flags int, config *byte)",
+		"multiplies "+doc+", over steps of 32 numbers each, at least 1, into rows c that are ldc bytes apart. Sums begin with what these hold if a flag says so.")
+	n, x, b, c, ldc := a.gp("steps"), a.gp("x"), a.gp("b"), a.gp("c"), a.gp("ldc")
+	a.tiled("LDTILECFG", nil, at(a.gp("config"), 0))
+	one, many, column := b, x, 1 // the operand that has one tile of a part, and that which has four; which of the pair of parts is the former's
+	if rows == 1 {
+		one, many, column = x, b, 0
+	}
+	second, row := a.GP64(), a.GP64()
+	a.Load(a.Param("gap"), second)
+	a.ADDQ(many, second)
+	a.MOVQ(operand.U32(64), row)
+	place := a.GP64()
+	each := func(do func(t int, m operand.Mem)) {
+		a.MOVQ(c, place)
+		down := a.GP64()
+		a.MOVQ(ldc, down)
+		a.SHLQ(imm(4), down)
+		for t := range 4 {
+			if rows == 1 {
+				do(t, from(place, ldc, t*64))
+				continue
+			}
+			do(t, from(place, ldc, 0))
+			a.ADDQ(down, place)
+		}
+	}
+	a.BTQ(imm(0), a.gp("flags"))
+	a.JCC(label("anew"))
+	each(func(t int, m operand.Mem) { a.tiled("TILELOADD", tileRegister(t), m) })
+	a.JMP(label("loopstep"))
+	a.Label("anew")
+	for t := range 4 {
+		a.tiled("TILEZERO", tileRegister(t))
+	}
+	a.Label("loopstep")
+	former := -1
+	for _, parts := range products {
+		if parts[column] != former {
+			a.tiled("TILELOADD", tileRegister(4), from(one, row, parts[column]*partBytes))
+		}
+		for t := range 4 {
+			m := tileRegister(5 + t%3)
+			a.tiled("TILELOADD", m, from([]reg.Register{many, second}[t/2], row, parts[1-column]*partBytes+t%2*tileBytesOf))
+			if rows == 4 {
+				a.tiled("TDPBF16PS", nil, tileRegister(4), m, tileRegister(t))
+			} else {
+				a.tiled("TDPBF16PS", nil, m, tileRegister(4), tileRegister(t))
+			}
+		}
+		former = parts[column]
+	}
+	for _, r := range []reg.GPVirtual{x, b, second} {
+		a.ADDQ(operand.U32(stepBytes), r)
+	}
+	a.DECQ(n)
+	a.JNZ(label("loopstep"))
+	each(func(t int, m operand.Mem) { a.tiled("TILESTORED", nil, tileRegister(t), m) })
+	a.tiled("TILERELEASE", nil)
+	a.RET()
 }
 
 // splitter splits vectors of numbers into pairs of parts.

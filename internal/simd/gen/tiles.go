@@ -19,6 +19,8 @@ var amx = isa{suffix: "AMX", bytes: 64, wide: true, regs: 32, tiles: true}
 func tileKernels(a *asm) {
 	a.sumTiles()
 	a.sumSplit()
+	a.sumSplitOf("sumSplitNarrow", "two blocks of 32 rows of the parts x, gap bytes apart, by the first 16 columns of the panel b", 4)
+	a.sumSplitOf("sumSplitFlat", "the first 16 rows of the parts x by two panels b, gap bytes apart", 1)
 	a.splitRows()
 	a.splitPanels()
 	a.endTiles()
