@@ -8,6 +8,7 @@ import (
 	"net"
 	"os/exec"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/monolith-go/monolith/internal/failure"
@@ -23,11 +24,15 @@ import (
 	"github.com/monolith-go/monolith/transforms/parse"
 )
 
-// checkPatience bounds the patience with brokers while a job is checked.
-const checkPatience = 5 * time.Second
+const (
+	// checkPatience bounds the patience with brokers while a job is checked, and with headers.
+	checkPatience = 5 * time.Second
+	// headersRead is in how many files at most the header is looked at: those of one data set mostly agree.
+	headersRead = 8
+)
 
-// Check looks for everything that would keep a job from running, without reading data and without changing anything: the
-// graph is planned, secrets, files, side tables and brokers are looked for, and whether what the job writes can be
+// Check looks for everything that would keep a job from running, without changing anything and without reading data, but for the headers of
+// the first files: the graph is planned, secrets, files, side tables and brokers are looked for, and whether what the job writes can be
 // written. Findings are what is wrong with the job; an error says that the check itself failed.
 func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 	var findings []spec.Finding
@@ -65,17 +70,20 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 			if src, err = r.OpenBlocks(); err == nil {
 				found, err = src.Splits(ctx)
 			}
+			if err == nil && r.Header {
+				err = checkHeader(ctx, r, found)
+			}
 		}
 		if err != nil {
 			add(r.KeyOf(err), err)
 		}
 		return len(found)
 	}
-	splits := probe(wiring.TrainReading(cfg, 0))
-	probe(wiring.EvalReading(cfg))
 	if err := checkTables(ctx, cfg); err != nil {
 		add("parse.joins", err)
 	}
+	splits := probe(wiring.TrainReading(cfg, 0))
+	probe(wiring.EvalReading(cfg))
 	if _, err := wiring.ClientConfig(&cfg.PS); err != nil {
 		add("ps", err)
 	}
@@ -96,6 +104,46 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 		}
 	}
 	return findings, nil
+}
+
+// checkHeader reports what parsing refuses in the header of a file, such as that it lacks a column, in the words of training.
+func checkHeader(ctx context.Context, r wiring.Reading, splits []pipeline.Split) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, checkPatience)
+	defer cancel()
+	if b, ok := r.Source.Value().(component.Brief); ok {
+		brief := spec.SourceOf(r.Source.Name(), b.Brief(1, checkPatience))
+		r.Source = &brief
+	}
+	src, err := r.OpenBlocks()
+	if err != nil {
+		return err
+	}
+	opts := r.ParseOptions()
+	opts.Format = parse.Format(r.Format)
+	env := &pipeline.Env{Source: r.Name, BadRows: &keptBad{}}
+	defer func() { err = errors.Join(err, env.CloseResources()) }()
+	p, err := parse.New(opts).Open(ctx, env)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	s := sampling[*pipeline.Block]{
+		source: src, env: env, splits: splits, each: 1,
+		take: func(ctx context.Context, _ int, b *pipeline.Block) error {
+			return p.Process(ctx, b, func(out *pipeline.Batch) error {
+				out.Release()
+				return nil
+			})
+		},
+	}
+	var mu sync.Mutex
+	for i := 0; i < min(len(splits), headersRead) && ctx.Err() == nil; i++ {
+		// That files are slow to read is no fault of the job, and a fault of one is mostly that of the others too.
+		if _, err := s.split(ctx, i, &mu); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkRunner reports what would keep a job service from running the graph. splits is how many the source has, 0 if that is not known.

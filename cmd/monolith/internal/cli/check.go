@@ -20,7 +20,7 @@ func (a *App) checkCommand(out *outcome) *cobra.Command {
 		Use:        "check JOB.yaml",
 		SuggestFor: []string{"validate", "lint"},
 		Short:      "Check a job without reading data",
-		Long: `Check a job's file and graph, and list everything that is wrong with it. No data is read, unless --sample says so.
+		Long: `Check a job's file and graph, and list everything that is wrong with it. No data is read but the headers of the first text files, unless --sample says so.
 
 What the tables will take in memory is reckoned too, for every table: what a row takes by its dimension, optimizer and storage, times the rows. How many there will be is known by
 retention.table_memory, by --ids, or is estimated with --sample: the different ids in that many records of the source, which is read from the beginning of all its files or partitions, and for --examples (or as many as the source has) the growth that the
