@@ -616,6 +616,8 @@ func (t *trainer) conclude(ctx context.Context, m *member, a ps.Assignment) (err
 		}
 	case known:
 		t.repeated = places
+	case ended && rows == 0 && t.heldOut > 0: // before anything is stored, so that the holdout can be another one
+		return fault.Config("job: eval.holdout holds out every example (%d were read) and leaves none to train on: set a smaller share, or a later from", t.heldOut)
 	default:
 		upTo := t.upTo()
 		if from, _ := t.cfg.EvalSource(); from != nil && (evaluatesEpochs(t.cfg) || !ended || upTo >= t.cfg.Epochs) {
@@ -628,10 +630,7 @@ func (t *trainer) conclude(ctx context.Context, m *member, a ps.Assignment) (err
 				return nil
 			}
 		}
-		switch {
-		case ended && rows == 0 && t.heldOut > 0:
-			t.notice("eval.holdout holds out every example, of which there were %d, and nothing was trained on: set a smaller share, or a later from", t.heldOut)
-		case ended && rows == 0:
+		if ended && rows == 0 {
 			t.notice("the source has ended and had no examples: %s", t.source().Source)
 		}
 		if ended {
