@@ -52,6 +52,9 @@ func (p *Pushed) Model() *export.Model { return p.base.Model() }
 // Manifest is the checksum of the export's manifest.
 func (p *Pushed) Manifest() uint32 { return p.base.Manifest() }
 
+// Shortened is that of the export.
+func (p *Pushed) Shortened() error { return p.base.Shortened() }
+
 // AsOf is when the snapshot of the export was taken.
 func (p *Pushed) AsOf() time.Time { return p.base.Model().From.Created }
 

@@ -298,6 +298,7 @@ func (m *Models) refresh(ctx context.Context, s *servable) error {
 	if err != nil {
 		err = fmt.Errorf("model %s: %w", config.Name, err)
 	}
+	m.dropShortened(s)
 	wanted := map[int64]bool{}
 	most := max(config.Policy.Latest, 1)
 	for _, number := range slices.Backward(slices.Sorted(maps.Keys(there))) {
@@ -367,6 +368,30 @@ func (m *Models) refresh(ctx context.Context, s *servable) error {
 	return err
 }
 
+// dropShortened closes the versions whose files have lost their ends: their requests fail, and they are opened again when they are whole.
+func (m *Models) dropShortened(s *servable) {
+	m.mu.Lock()
+	var open []*held
+	for _, h := range s.versions {
+		if h.state == Available {
+			h.uses++ // to look at the disk without the lock
+			open = append(open, h)
+		}
+	}
+	m.mu.Unlock()
+	for _, h := range open {
+		if p, ok := h.version.params.(interface{ Shortened() error }); ok {
+			if err := p.Shortened(); err != nil {
+				m.mu.Lock()
+				h.err, h.fresh = err, time.Time{}
+				m.mu.Unlock()
+				m.drop(h)
+			}
+		}
+		m.release(h)
+	}
+}
+
 // versionsIn finds the exports of a folder by their numbers: the folder itself, or those in it.
 func versionsIn(dir string) (map[int64]string, error) {
 	if _, err := os.Stat(filepath.Join(dir, native.ManifestName)); err == nil {
@@ -389,8 +414,7 @@ func versionsIn(dir string) (map[int64]string, error) {
 	return out, nil
 }
 
-// load opens a version that is not open, answers its warm-up requests, and reports whether it serves. One that could not be opened is tried again when its manifest is another, or are
-// the requests.
+// load opens a version that is not open, answers its warm-up requests, and reports whether it serves. One that could not be opened is tried again when one of its files is another.
 func (m *Models) load(ctx context.Context, s *servable, name string, number int64, dir string) bool {
 	fresh := changed(dir)
 	m.mu.Lock()
@@ -536,13 +560,26 @@ func (m *Models) open(ctx context.Context, name string, number int64, dir string
 	return v, warmed, nil
 }
 
-// changed says when what is opened of a version was written last: its manifest, and the requests that warm it up.
+// changed says when what is opened of a version was written last: the files of its folder, where there is a manifest, and the requests that warm it up.
 func changed(dir string) (at time.Time) {
-	for _, name := range append(warmupFiles(dir), filepath.Join(dir, native.ManifestName)) {
-		if info, err := os.Stat(name); err == nil && info.ModTime().After(at) {
+	look := func(info fs.FileInfo, err error) {
+		if err == nil && info.ModTime().After(at) {
 			at = info.ModTime()
 		}
 	}
+	for _, name := range warmupFiles(dir) {
+		look(os.Stat(name))
+	}
+	if _, err := os.Stat(filepath.Join(dir, native.ManifestName)); err != nil {
+		return at // it is being written
+	}
+	files := os.DirFS(dir)
+	_ = fs.WalkDir(files, ".", func(name string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			look(fs.Stat(files, name))
+		}
+		return nil // what is gone meanwhile is no file of it
+	})
 	return at
 }
 

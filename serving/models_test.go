@@ -132,6 +132,79 @@ func TestAnotherFolder(t *testing.T) {
 	}
 }
 
+// TestShortenedInPlace: a version whose files lose their ends while it is served is not served any more, by its state, health and requests, and an older one is in its place where there is
+// one; when the files are whole again it is back, without another manifest. A file that another takes the place of is mapped as it was.
+func TestShortenedInPlace(t *testing.T) {
+	t.Parallel()
+	tr := train(t, "{fm: {dim: 4}}", "")
+	dir := t.TempDir()
+	export := linked(t, tr.export(t), dir, 2)
+	m := models(t, serving.ModelConfig{Name: "clicks", Dir: dir})
+	h := serving.NewServer(serving.Options{Models: m}).Handler(nil)
+	body := instances(t, tr.asked[:20])
+	expect := func(what, want string, ready bool) {
+		t.Helper()
+		err := m.Refresh(t.Context())
+		if got := states(t, m, "clicks"); got != want || m.Ready() != ready || (err == nil) != ready {
+			t.Errorf("%s: versions are %s, ready: %v, %v; want %s", what, got, m.Ready(), err, want)
+		}
+		code, answer := ask(t, h, "/v1/models/clicks:predict", body)
+		if !ready && code != http.StatusServiceUnavailable || ready && (code != http.StatusOK || !slices.Equal(predictions(t, answer)[""], tr.want["prediction"][:20])) {
+			t.Errorf("%s: %d %s", what, code, answer)
+		}
+		if code, _ := ask(t, h, "/healthz", ""); (code == http.StatusOK) != ready {
+			t.Errorf("%s: health is %d", what, code)
+		}
+	}
+	slabs, err := filepath.Glob(filepath.Join(export, "*", "*.slab"))
+	if err != nil || len(slabs) == 0 {
+		t.Fatal(slabs, err)
+	}
+	whole := map[string][]byte{}
+	for _, s := range slabs {
+		if whole[s], err = os.ReadFile(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shorten := func() {
+		t.Helper()
+		for _, s := range slabs {
+			if err := os.Truncate(s, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	mend := func() {
+		t.Helper()
+		for s, b := range whole {
+			if err := os.WriteFile(s, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	expect("whole", "2 AVAILABLE", true)
+	shorten()
+	expect("shortened", "2 END", false)
+	list, err := m.Status("clicks", serving.Which{})
+	if err != nil || !errors.Is(list[0].Err, native.ErrCorrupt) || !strings.Contains(list[0].Err.Error(), ".slab: 0 bytes of ") {
+		t.Errorf("%+v, %v", list, err)
+	}
+	expect("still shortened", "2 END", false)
+	mend()
+	expect("whole again", "2 AVAILABLE", true)
+	linked(t, tr.export(t), dir, 1)
+	shorten()
+	expect("shortened beside another", "2 END, 1 AVAILABLE", true)
+	mend()
+	expect("whole again beside another", "2 AVAILABLE, 1 END", true)
+	for _, s := range slabs {
+		if err := errors.Join(os.WriteFile(s+".new", []byte("short"), 0o600), os.Rename(s+".new", s)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect("replaced", "2 AVAILABLE, 1 END", true)
+}
+
 // TestSwitchUnderLoad: while versions come and go under load, every request is answered with the right predictions, by a version that was served when it came; what was replaced is closed.
 func TestSwitchUnderLoad(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"math"
+	"os"
 	"path/filepath"
 	"runtime/debug"
 	"sort"
@@ -33,6 +34,7 @@ type Export struct {
 type slab struct {
 	described
 	mapped    []byte
+	is        fs.FileInfo // of the file that is mapped; nil: none is
 	weights   []float32
 	ids       []int64
 	directory []uint32
@@ -174,7 +176,7 @@ func openSlab(ctx context.Context, name string, f file) (_ *slab, err error) {
 	if err := errors.Join(err, in.Close()); err != nil {
 		return nil, err
 	}
-	if s.mapped, err = mapFile(name, size); err != nil {
+	if s.mapped, s.is, err = mapFile(name, size); err != nil {
 		return nil, err
 	}
 	at := func(offset int64) unsafe.Pointer { return unsafe.Pointer(&s.mapped[offset]) }
@@ -193,6 +195,23 @@ func (e *Export) Manifest() uint32 { return e.sum }
 
 // PartOf is in which of n parts an id is, from 0.
 func PartOf(id int64, n int) int { return partOf(table.Hash(id), n) }
+
+// Shortened is why rows cannot be read any more although they were: a file that is mapped has lost its end, which every program that writes it anew in its place takes away at
+// first. One that was removed, or whose name another file has got, is mapped as it was. Errors: [ErrCorrupt], which names the file.
+func (e *Export) Shortened() error {
+	for _, slabs := range e.tables {
+		for _, s := range slabs {
+			if s.is == nil {
+				continue
+			}
+			now, err := os.Stat(filepath.Join(e.dir, filepath.FromSlash(s.Name)))
+			if err == nil && os.SameFile(now, s.is) && now.Size() < s.Bytes {
+				return named(e.dir, s.Name, fmt.Errorf("%d bytes of %d: %w", now.Size(), s.Bytes, ErrCorrupt))
+			}
+		}
+	}
+	return nil
+}
 
 // Close gives the memory back. Nothing may be looked up from then on.
 func (e *Export) Close() error {
