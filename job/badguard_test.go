@@ -77,6 +77,7 @@ func TestBadRowsEndARun(t *testing.T) {
 		want        string // empty: it trains
 	}{
 		{"a mistyped label", "format: jsonl, " + strings.Replace(userAge, "label: y", "label: clikc", 1), rows(300, 0), nil, "all 300 records are bad (no label 300); the first: text"},
+		{"the only record", "format: jsonl, " + strings.Replace(userAge, "label: y", "label: clikc", 1), rows(1, 0), nil, "job: the only record is bad (no label 1); the first: text"},
 		{"another format", "format: libfm", rows(300, 0), nil, "all 300 records are bad (malformed libfm 300)"},
 		{"another format, many", "format: csv, columns: [y, user, age], " + userAge, rows(3000, 0), nil, "records are bad, more than train.max_bad_share, 0.5"},
 		{"a mistyped label that may be", "format: jsonl, " + strings.Replace(userAge, "label: y", "label: clikc", 1), rows(3000, 0), []string{"train.max_bad_share=1"}, "all 3000 records are bad"},

@@ -40,6 +40,7 @@ type Env struct {
 	sides     map[string]side
 	exchanges map[string]Exchange // of the run
 	leftOut   func(split SplitID, positions []int64)
+	badRow    func(reason string)
 	recycler  arrowx.Recycler
 
 	mu struct {
@@ -58,7 +59,7 @@ type side struct {
 
 // view returns an Env for a part of the worker: with the same resources, and fields to be changed.
 func (e *Env) view() *Env {
-	v := &Env{Source: e.Source, Worker: e.Worker, Allocator: e.Allocator, Logger: e.Logger, Hooks: e.Hooks, BadRows: e.BadRows, Memory: e.Memory, State: e.State, of: e.root(), sides: e.sides, exchanges: e.exchanges, leftOut: e.leftOut}
+	v := &Env{Source: e.Source, Worker: e.Worker, Allocator: e.Allocator, Logger: e.Logger, Hooks: e.Hooks, BadRows: e.BadRows, Memory: e.Memory, State: e.State, of: e.root(), sides: e.sides, exchanges: e.exchanges, leftOut: e.leftOut, badRow: e.badRow}
 	return v
 }
 
@@ -193,7 +194,7 @@ func (e *Env) CloseResources() error {
 }
 
 // BadRow reports one record that cannot be used, and says in which file it lies ([Env.Locate]). It returns nil when the policy says to continue without it, and the error
-// to fail with otherwise. payload may be nil; it is only valid during the call.
+// to fail with otherwise. A run counts those that it continues without ([RunStats].BadRows). payload may be nil; it is only valid during the call.
 func (e *Env) BadRow(ctx context.Context, err *DataError, payload []byte) error {
 	e.Observe().RowDropped(err.Source, err.Reason)
 	if err.Path == "" {
@@ -203,7 +204,13 @@ func (e *Env) BadRow(ctx context.Context, err *DataError, payload []byte) error 
 	if e != nil && e.BadRows != nil {
 		policy = e.BadRows
 	}
-	return policy.BadRow(ctx, err, payload)
+	if err := policy.BadRow(ctx, err, payload); err != nil {
+		return err
+	}
+	if e != nil && e.badRow != nil {
+		e.badRow(err.Reason)
+	}
+	return nil
 }
 
 // LeftOut reports the positions of examples of a split, each just after its record and in order, that a stage leaves out although nothing is wrong with them: they

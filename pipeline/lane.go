@@ -62,7 +62,7 @@ func (l *lane) work(parent context.Context) (err error) {
 	if l.env == nil {
 		l.env = &Env{Worker: l.worker}
 	}
-	l.env.exchanges, l.env.leftOut = l.run.opts.Exchanges, l.leftOut
+	l.env.exchanges, l.env.leftOut, l.env.badRow = l.run.opts.Exchanges, l.leftOut, l.run.badRow
 	if l.env.Source == "" && len(l.run.shape.sources) == 1 {
 		l.env.Source = l.run.shape.sources[0].name
 	}

@@ -94,6 +94,8 @@ type RunStats struct {
 	Rows, Batches, Resumed int64
 	// LeftOut counts what stages have left out in front of them ([Env.LeftOut]).
 	LeftOut int64
+	// BadRows counts, by reason, the records that the policy let the run continue without ([Env.BadRow]), each as often as it was read; nil: there were none.
+	BadRows map[string]int64
 	// Sinks has what was written to each sink, by the name of its node. What a sink had already is not in it.
 	Sinks map[string]SinkStats
 	// Drained reports whether the run ended because of [RunOptions.Drain] or Stop.
@@ -117,6 +119,12 @@ func Sum(runs ...RunStats) RunStats {
 		sum.Batches += r.Batches
 		sum.Resumed += r.Resumed
 		sum.LeftOut += r.LeftOut
+		for reason, n := range r.BadRows {
+			if sum.BadRows == nil {
+				sum.BadRows = map[string]int64{}
+			}
+			sum.BadRows[reason] += n
+		}
 		sum.Left += r.Left
 		sum.Drained = sum.Drained || r.Drained
 		sum.Full = sum.Full || r.Full
@@ -316,6 +324,16 @@ func (r *run) resumed(rows int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stats.Resumed += rows
+}
+
+// badRow counts a record that is left out because it cannot be used.
+func (r *run) badRow(reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stats.BadRows == nil {
+		r.stats.BadRows = map[string]int64{}
+	}
+	r.stats.BadRows[reason]++
 }
 
 // wrote counts one element that a sink has taken, main if it is the main sink of the element's source, and what was left out in front of it.

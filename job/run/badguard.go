@@ -81,7 +81,7 @@ func (g *badGuard) GoodRows(source, split string, rows int) error {
 	if float64(bad) <= g.share*float64(n) {
 		return nil
 	}
-	return g.fault(fmt.Sprintf("%d of %d records are bad, more than train.max_bad_share, %g", bad, n, g.share))
+	return g.fault(fmt.Sprintf("%d of %d records are bad, more than train.max_bad_share, %g", bad, n, g.share), g.count.Counts())
 }
 
 // warn says, once and then every minute, that no record can be used. The lock is held.
@@ -104,23 +104,37 @@ func (g *badGuard) warn() {
 }
 
 // nothing is the error of a run that has come to an end and found only bad records; nil when there was a good one, or none
-// at all.
-func (g *badGuard) nothing() error {
+// at all. What executors in other processes met is known by the run's statistics alone.
+func (g *badGuard) nothing(stats pipeline.RunStats) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.allGood > 0 || g.allBad == 0 {
+	bad, counts := g.allBad, g.count.Counts()
+	if bad == 0 {
+		counts = stats.BadRows
+		for _, n := range counts {
+			bad += n
+		}
+	}
+	if g.allGood+stats.Rows+stats.LeftOut > 0 || bad == 0 {
 		return nil
 	}
-	return g.fault(fmt.Sprintf("all %d records are bad", g.allBad))
+	what := fmt.Sprintf("all %d records are bad", bad)
+	if bad == 1 {
+		what = "the only record is bad"
+	}
+	return g.fault(what, counts)
 }
 
 // fault is the error of too many bad rows, with reasons and the first of them.
-func (g *badGuard) fault(what string) error {
-	counts := g.count.Counts()
+func (g *badGuard) fault(what string, counts map[string]int64) error {
 	reasons := slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return int(counts[b] - counts[a]) })
 	for i, r := range reasons {
 		reasons[i] = fmt.Sprintf("%s %d", r, counts[r])
 	}
-	return fmt.Errorf("job: %s (%s); the first: %s; is parse.format %s right, and the label's name? %w",
-		what, strings.Join(reasons, ", "), g.first, g.format, ErrBadRows)
+	first := "the executors' logs have each"
+	if g.first != "" {
+		first = "the first: " + g.first
+	}
+	return fmt.Errorf("job: %s (%s); %s; is parse.format %s right, and the label's name? %w",
+		what, strings.Join(reasons, ", "), first, g.format, ErrBadRows)
 }

@@ -53,8 +53,6 @@ func (f failing) BadRow(ctx context.Context, err *pipeline.DataError, payload []
 	return fault.Mark(f.FailOnBadRow.BadRow(ctx, err, payload), pipeline.ErrBadData, "train.on_bad_row: skip leaves out what cannot be read, dead_letter keeps it")
 }
 
-func (b *badRows) counts() map[string]int64 { return b.skip.Counts() }
-
 // flush makes the dead letters so far durable; it is called before positions after them are stored.
 func (b *badRows) flush() error {
 	if f, ok := b.closer.(interface{ Flush() error }); ok {

@@ -223,7 +223,7 @@ func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, 
 	if err != nil {
 		return nil, err
 	}
-	if err := bad.guard.nothing(); err != nil {
+	if err := bad.guard.nothing(stats); err != nil {
 		return nil, err
 	}
 	if stats.Rows == 0 {
@@ -232,7 +232,7 @@ func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, 
 		}
 		return nil, fmt.Errorf("job: eval.source gave no examples: %w", pipeline.ErrConfig)
 	}
-	out.rows, out.bad = stats.Rows, bad.counts()
+	out.rows, out.bad = stats.Rows, stats.BadRows
 	if cluster != nil {
 		out.features = mon.fills.end()
 	}

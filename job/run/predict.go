@@ -284,7 +284,7 @@ func (p *prediction) run(ctx context.Context) (*result.Predicted, error) {
 	if err != nil {
 		return nil, p.named(err)
 	}
-	if err := bad.guard.nothing(); err != nil {
+	if err := bad.guard.nothing(stats); err != nil {
 		return nil, err
 	}
 	var features []result.FillInfo
@@ -298,7 +298,7 @@ func (p *prediction) run(ctx context.Context) (*result.Predicted, error) {
 	return &result.Predicted{
 		Snapshot: p.path, Which: p.which, To: p.cfg.Predict.To.Name(), Place: p.place.text, Output: p.place.output, Fields: p.fields(),
 		Rows: stats.Rows + stats.Resumed, Earlier: stats.Resumed, Drained: stats.Drained,
-		Seconds: seconds, ExamplesPerSecond: float64(stats.Rows) / max(seconds, 1e-9), BadRows: bad.counts(), Features: features,
+		Seconds: seconds, ExamplesPerSecond: float64(stats.Rows) / max(seconds, 1e-9), BadRows: stats.BadRows, Features: features,
 	}, nil
 }
 
@@ -312,10 +312,11 @@ func (p *prediction) follow(ctx context.Context, plan *pipeline.Plan, o pipeline
 		o.Drain = growth.drain
 		stats, err := p.runGraph(ctx, plan, o)
 		grown := growth.end()
-		if first {
-			all.Resumed = stats.Resumed
+		if !first {
+			stats.Resumed = 0 // what the runs before have written
 		}
-		all.Rows, all.Drained = all.Rows+stats.Rows, stats.Drained
+		all = pipeline.Sum(all, stats)
+		all.Drained = stats.Drained
 		if err != nil || !grown || !stats.Drained {
 			return all, err
 		}

@@ -80,9 +80,7 @@ func everywhere(c *spec.Config, path string, section any) error {
 // runElsewhere has executors in other processes run the plan: how many rows there are then the place says, whatever they have told. They are not told to drain: they are ended, and the
 // rows of files that they had begun are predicted again.
 func (p *prediction) runElsewhere(ctx context.Context, again recipe, plan *pipeline.Plan, o pipeline.RunOptions) (stats pipeline.RunStats, err error) {
-	if p.cfg.Train.OnBadRow != "fail" {
-		p.notice("bad rows are counted in the logs of the executors alone, and values of features nowhere")
-	}
+	p.notice("values of features are not counted, since executors are in other processes")
 	again.Predict = &predictRecipe{Examples: p.opts.Examples, Columns: p.known, Identities: p.reading.Known.Identities, Seen: p.reading.Known.Seen, Follow: p.reading.Known.Follow, Output: p.place.output}
 	if again.Predict.Snapshot, err = filepath.Abs(p.path); err != nil {
 		return stats, fmt.Errorf("job: %w", err)
@@ -93,7 +91,9 @@ func (p *prediction) runElsewhere(ctx context.Context, again recipe, plan *pipel
 	}
 	within, end := untilDrained(ctx, o.Drain)
 	defer end()
-	if _, err = p.submit(within, again, plan, o); err != nil {
+	found, err := p.submit(within, again, plan, o)
+	stats.BadRows = found.BadRows
+	if err != nil {
 		if !wasDrained(ctx, within) {
 			return stats, err
 		}

@@ -121,13 +121,15 @@ type trainer struct {
 	repeated string
 	// rows and steps count what this run did, heldOut what it passed over in front of it.
 	rows, steps, heldOut int64
-	left                 int64            // rows that a drained run has read for nothing
-	snapshot             *ps.SnapshotInfo // the last
-	past                 *backfill        // what of the stream's history is trained on; nil: the source is
-	drained              bool
-	acknowledge          func(info *ps.SnapshotInfo)
-	untold               untold
-	began                time.Time
+	// badRows counts what it left out, by reason.
+	badRows     map[string]int64
+	left        int64            // rows that a drained run has read for nothing
+	snapshot    *ps.SnapshotInfo // the last
+	past        *backfill        // what of the stream's history is trained on; nil: the source is
+	drained     bool
+	acknowledge func(info *ps.SnapshotInfo)
+	untold      untold
+	began       time.Time
 }
 
 func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp func(error)) (_ *trainer, err error) {
@@ -398,6 +400,7 @@ func (t *trainer) evaluate(ctx context.Context, epoch int, ended bool, places st
 			return &pipeline.Env{Worker: worker, Logger: t.log, Hooks: runHooks(t.monitor, t.hooks), BadRows: t.bad.policy}
 		},
 	}).run(ctx)
+	t.leaveOut(stats)
 	if err != nil || stats.Drained {
 		return stats.Drained, err
 	}

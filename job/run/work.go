@@ -325,6 +325,7 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 		}
 	}
 	t.heldOut += stats.LeftOut
+	t.leaveOut(stats)
 	if t.rows, t.steps = t.rows+stats.Rows, t.steps+stats.Batches; t.rows > 0 {
 		t.former = nil
 	}
@@ -332,7 +333,7 @@ func (t *trainer) work(ctx context.Context, m *member, a ps.Assignment, version 
 	if err != nil {
 		return err
 	}
-	if err := t.nothingGood(ctx, before); err != nil && (!stats.Drained || closed(t.opts.Drain)) {
+	if err := t.nothingGood(ctx, before, stats); err != nil && (!stats.Drained || closed(t.opts.Drain)) {
 		return err
 	}
 	r := ps.Report{Generation: a.Generation, Phase: a.Phase}
@@ -365,8 +366,8 @@ func (t *trainer) foundRows() func(output string) {
 
 // nothingGood is the error of a run that found only bad records, while nobody else has found better ones since there were
 // so many examples. It comes before a snapshot is taken. Errors: [ErrBadRows].
-func (t *trainer) nothingGood(ctx context.Context, before int64) error {
-	bad := t.bad.guard.nothing()
+func (t *trainer) nothingGood(ctx context.Context, before int64, stats pipeline.RunStats) error {
+	bad := t.bad.guard.nothing(stats)
 	if bad == nil {
 		return nil
 	}
@@ -375,6 +376,11 @@ func (t *trainer) nothingGood(ctx context.Context, before int64) error {
 		return err
 	}
 	return bad
+}
+
+// leaveOut counts the bad rows of a run.
+func (t *trainer) leaveOut(stats pipeline.RunStats) {
+	t.badRows = pipeline.Sum(pipeline.RunStats{BadRows: t.badRows}, stats).BadRows
 }
 
 // elsewhere reports whether executors may be in other processes.
@@ -759,7 +765,7 @@ func (t *trainer) result(ctx context.Context) (*result.TrainResult, error) {
 	}
 	r := &result.TrainResult{
 		Examples: t.rows, Steps: t.steps, Epochs: t.state.Epochs, Seconds: time.Since(t.began).Seconds(), Metrics: scores,
-		BadRows: t.bad.counts(), HeldOut: t.heldOut, Features: t.monitor.fills.end(), EarlyStopped: t.state.Stopped, Drained: t.drained,
+		BadRows: t.badRows, HeldOut: t.heldOut, Features: t.monitor.fills.end(), EarlyStopped: t.state.Stopped, Drained: t.drained,
 	}
 	for _, text := range doubted {
 		r.Doubts = append(r.Doubts, "in training: "+text)

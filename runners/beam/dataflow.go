@@ -307,14 +307,7 @@ func (j *cloudJob) counted(ctx context.Context) (counted pipeline.RunStats, err 
 			continue
 		}
 		n, _ := m.Scalar.(float64)
-		switch m.Name.Name {
-		case "rows":
-			counted.Rows += int64(n)
-		case "batches":
-			counted.Batches += int64(n)
-		case "left_out":
-			counted.LeftOut += int64(n)
-		}
+		count(&counted, m.Name.Name, int64(n))
 	}
 	return counted, nil
 }

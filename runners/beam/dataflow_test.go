@@ -204,7 +204,7 @@ func (c *cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		metric := func(name, tentative string, n int) any {
 			return map[string]any{"name": map[string]any{"name": name, "context": map[string]any{"namespace": "monolith", "tentative": tentative}}, "scalar": n}
 		}
-		reply(map[string]any{"metrics": []any{metric("rows", "", 14), metric("rows", "true", 15), metric("batches", "", 5), metric("left_out", "", 3)}})
+		reply(map[string]any{"metrics": []any{metric("rows", "", 14), metric("rows", "true", 15), metric("batches", "", 5), metric("left_out", "", 3), metric("bad_rows: no label", "", 2), metric("bad_rows: no label", "true", 4), metric("bad_rows: bad json", "", 1)}})
 	default:
 		reply(map[string]any{"currentState": c.states[0]})
 		if len(c.states) > 1 {
@@ -253,7 +253,7 @@ func TestDataflow(t *testing.T) {
 			if c.want != nil && !errors.Is(err, c.want) || !strings.Contains(fmt.Sprint(err), c.text) || (err == nil) != (c.want == nil && c.text == "") {
 				t.Errorf("%v, want %v, %q", err, c.want, c.text)
 			}
-			if err == nil && (stats.Rows != 14 || stats.Batches != 5 || stats.LeftOut != 3) {
+			if err == nil && (stats.Rows != 14 || stats.Batches != 5 || stats.LeftOut != 3 || !maps.Equal(stats.BadRows, map[string]int64{"no label": 2, "bad json": 1})) {
 				t.Errorf("%+v", stats)
 			}
 			if c.states != nil && id != "j1" || at.files["worker"] < 1<<20 || at.files["model"] < 1000 {

@@ -164,8 +164,11 @@ func (s *scene) build(context.Context) (*beam.Built, error) {
 	s.exits("builder")
 	s.builds.Add(1)
 	return &beam.Built{
-		Plan:  p,
-		Env:   func(w int) *pipeline.Env { s.exits("Env"); return &pipeline.Env{Worker: w} },
+		Plan: p,
+		Env: func(w int) *pipeline.Env {
+			s.exits("Env")
+			return &pipeline.Env{Worker: w, BadRows: &pipeline.SkipBadRows{}}
+		},
 		Close: func() error { s.closes.Add(1); s.exits("Close"); return nil },
 	}, nil
 }
@@ -237,7 +240,11 @@ func (p processor) Process(ctx context.Context, b *pipeline.Block, emit func(*pi
 		}
 		return errStage
 	}
-	p.env.LeftOut(b.Origin().ID(), []int64{int64(b.Origin().To)}) // one of each block, say
+	p.env.LeftOut(b.Origin().ID(), []int64{int64(b.Origin().To)})                                                                               // one of each block, say
+	if err := p.env.BadRow(ctx, &pipeline.DataError{Source: b.Origin().Source, Split: b.Origin().Split, Reason: "too long"}, nil); err != nil { // and another
+		b.Release()
+		return err
+	}
 	return emit(b)
 }
 func (processor) Flush(context.Context, func(*pipeline.Block) error) error { return nil }

@@ -33,8 +33,8 @@ func (s *scene) checkAll(stats pipeline.RunStats, err error) {
 			s.t.Errorf("split %s: %+v, want %d rows", name, got, n)
 		}
 	}
-	if got := int64(len(s.ledger.seen())); got != stats.Batches || got != stats.LeftOut {
-		s.t.Errorf("%d batches and %d that were left out in the statistics, %d in the ledger", stats.Batches, stats.LeftOut, got)
+	if got := int64(len(s.ledger.seen())); got != stats.Batches || got != stats.LeftOut || stats.BadRows["too long"] < got {
+		s.t.Errorf("%d batches, %d that were left out and bad rows %v in the statistics, %d in the ledger", stats.Batches, stats.LeftOut, stats.BadRows, got)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestExecutorsRunTogether(t *testing.T) {
 func TestDeterministicOrder(t *testing.T) {
 	sizes := map[string]int{"a": 20, "b": 7, "c": 31}
 	want := newScene(t, sizes)
-	if _, err := local.Run(t.Context(), want.plan(), pipeline.RunOptions{Deterministic: true}); err != nil {
+	if _, err := local.Run(t.Context(), want.plan(), pipeline.RunOptions{Deterministic: true, Env: func(int) *pipeline.Env { return &pipeline.Env{BadRows: &pipeline.SkipBadRows{}} }}); err != nil {
 		t.Fatal(err)
 	}
 	s := newScene(t, sizes)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	sdk "github.com/apache/beam/sdks/v2/go/pkg/beam"
@@ -112,6 +113,9 @@ func (l *lease) collect(ctx context.Context, emit func([]byte)) error {
 	rows.Inc(ctx, l.stats.Rows)
 	batches.Inc(ctx, l.stats.Batches)
 	leftOut.Inc(ctx, l.stats.LeftOut)
+	for reason, n := range l.stats.BadRows {
+		sdk.NewCounter("monolith", badRows+reason).Inc(ctx, n)
+	}
 	emit(b)
 	return nil
 }
@@ -254,6 +258,24 @@ var (
 	batches = sdk.NewCounter("monolith", "batches")
 	leftOut = sdk.NewCounter("monolith", "left_out")
 )
+
+// badRows begins the names of counters of bad rows, behind which the reason is.
+const badRows = "bad_rows: "
+
+// count adds what a runner has for a counter to the statistics.
+func count(stats *pipeline.RunStats, name string, n int64) {
+	switch name {
+	case "rows":
+		stats.Rows += n
+	case "batches":
+		stats.Batches += n
+	case "left_out":
+		stats.LeftOut += n
+	}
+	if reason, ok := strings.CutPrefix(name, badRows); ok {
+		*stats = pipeline.Sum(*stats, pipeline.RunStats{BadRows: map[string]int64{reason: n}})
+	}
+}
 
 // collectFn hands records to the Run of this process. It is downstream of a Reshuffle: Prism keeps a core busy for a stage
 // without outputs as long as a bundle of it lasts, so the segment must not be in such a stage.

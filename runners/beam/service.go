@@ -298,14 +298,7 @@ func (j *serviceJob) counted(ctx context.Context) (counted pipeline.RunStats, er
 			continue
 		}
 		n, _ := binary.Uvarint(m.GetPayload())
-		switch m.GetLabels()["NAME"] {
-		case "rows":
-			counted.Rows += int64(n)
-		case "batches":
-			counted.Batches += int64(n)
-		case "left_out":
-			counted.LeftOut += int64(n)
-		}
+		count(&counted, m.GetLabels()["NAME"], int64(n))
 	}
 	return counted, nil
 }
