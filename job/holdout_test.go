@@ -248,6 +248,68 @@ func TestHoldoutIsRemembered(t *testing.T) {
 	}
 }
 
+// TestHoldoutMovesOn: a run begins with a model that has seen nothing of what is held out now, which may be less than was then and never something else; training
+// that goes on in its own dir has the holdout that it began with.
+func TestHoldoutMovesOn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	holdoutFiles(t, dir)
+	for i, tt := range []struct {
+		was, is string
+		may     bool
+	}{
+		{"{by: n, from: 600}", "{by: n, from: 700}", true},
+		{"{by: n, from: 600}", "{by: n, from: 1e3}", true}, // numbers: as texts the other way round
+		{"{by: n, from: 600}", "{by: n, from: 600}", true},
+		{"{by: n, from: 600}", "{by: n, from: 599}", false},
+		{"{by: n, from: 600}", "{by: n, from: 60 o'clock}", false}, // a text
+		{"{by: n, from: 600}", "{by: item, from: 700}", false},
+		{"{by: n, from: 600}", "{by: n, share: .01}", false},
+		{"{by: n, from: 4x}", "{by: n, from: 5x}", true},
+		{"{by: n, from: 4x}", "{by: n, from: 3x}", false},
+		{"{by: user, share: .3}", "{by: user, share: .2}", true},
+		{"{by: user, share: .3}", "{by: user, share: .4}", false},
+		{"{by: user, share: .3}", "{by: item, share: .2}", false},
+		{".3", ".2", false}, // of whole records nobody knows what is hashed
+		{".3", "", true},
+	} {
+		cfg := func(run, holdout string, set ...string) *job.Config {
+			if holdout == "" {
+				holdout, set = ".1", append(set, "eval={}")
+			}
+			return holdoutJob(t, dir, run, "csv", holdout, append(set, "outputs=[]", "epochs=1")...)
+		}
+		old := fmt.Sprint("old", i)
+		if _, err := job.Run(t.Context(), cfg(old, tt.was), job.RunOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		from := cfg(fmt.Sprint("new", i), tt.is, "restore.from="+filepath.Join(dir, old))
+		found, err := job.Check(t.Context(), from)
+		if err != nil || (len(found) == 0) != tt.may {
+			t.Errorf("%s after %s: check: %+v, %v", tt.is, tt.was, found, err)
+		}
+		r, err := job.Run(t.Context(), from, job.RunOptions{})
+		if (err == nil) != tt.may || err != nil && (!errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "eval.holdout: ")) || err == nil && r.Examples == 0 {
+			t.Errorf("%s after %s: %+v, %v", tt.is, tt.was, r, err)
+		}
+		if tt.is == tt.was {
+			continue
+		}
+		if _, err := job.Run(t.Context(), cfg(old, tt.is), job.RunOptions{}); !errors.Is(err, pipeline.ErrConfig) {
+			t.Errorf("%s in the dir of %s: %v", tt.is, tt.was, err)
+		}
+		if found, err := job.Check(t.Context(), cfg(old, tt.is)); err != nil || len(found) != 1 || found[0].Path != "dir" {
+			t.Errorf("%s in the dir of %s: check: %+v, %v", tt.is, tt.was, found, err)
+		}
+		if tt.is == "" {
+			continue
+		}
+		if _, err := job.Evaluate(t.Context(), cfg(old, tt.is), job.EvalOptions{}); tt.may && err != nil && !strings.Contains(err.Error(), "holds out no example") || !tt.may && !errors.Is(err, pipeline.ErrConfig) {
+			t.Errorf("%s is evaluated after %s: %v", tt.is, tt.was, err)
+		}
+	}
+}
+
 // TestHoldoutComparesSameRows: another job is measured on the rows that the evaluated one holds out, and it is said when it has others of its own.
 func TestHoldoutComparesSameRows(t *testing.T) {
 	t.Parallel()

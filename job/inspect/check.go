@@ -90,14 +90,14 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 	checkPlaces(cfg, add)
 	checkRunner(ctx, cfg, splits, add)
 	if m, err := wiring.Model(cfg); err == nil { // else the plan has reported it
-		key := "dir"
+		key, fits := "dir", stored.Continues
 		path, err := stored.FindSnapshot(stored.SnapshotsIn(cfg))
 		if err != nil { // there is none yet
-			key = "restore.from"
+			key, fits = "restore.from", stored.Fits
 			path, err = stored.Beginning(cfg)
 		}
 		if err == nil && path != "" {
-			err = checkSnapshot(cfg, m.Layout(), path)
+			err = checkSnapshot(cfg, m.Layout(), path, fits)
 		}
 		if err != nil {
 			add(key, err)
@@ -193,12 +193,12 @@ func isLoopback(host string) bool {
 }
 
 // checkSnapshot reports whether training can begin with a snapshot.
-func checkSnapshot(cfg *spec.Config, l *param.Layout, path string) error {
+func checkSnapshot(cfg *spec.Config, l *param.Layout, path string, fits func(*spec.Config, *snapshot.Info) ([]string, error)) error {
 	info, err := snapshot.ReadInfo(path)
 	if err != nil {
 		return err
 	}
-	if _, err := stored.Fits(cfg, info); err != nil {
+	if _, err := fits(cfg, info); err != nil {
 		return err
 	}
 	if _, err := l.Fit(info.Shape(), stored.Policies(cfg)); err != nil {

@@ -177,8 +177,8 @@ func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, 
 			return nil, fault.Unavailable(err)
 		}
 		defer cluster.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was written
-	} else if cfg.Train.OnBadRow != "fail" {
-		e.notice("bad rows are counted in the logs of the executors alone, and values of features nowhere")
+	} else {
+		e.notice(notCounted)
 	}
 
 	e.opts.ready()

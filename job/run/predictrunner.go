@@ -77,10 +77,13 @@ func everywhere(c *spec.Config, path string, section any) error {
 	return errors.Join(faults...)
 }
 
+// notCounted is what a result has not of executors in other processes.
+const notCounted = "values of features are not counted: executors are in other processes"
+
 // runElsewhere has executors in other processes run the plan: how many rows there are then the place says, whatever they have told. They are not told to drain: they are ended, and the
 // rows of files that they had begun are predicted again.
 func (p *prediction) runElsewhere(ctx context.Context, again recipe, plan *pipeline.Plan, o pipeline.RunOptions) (stats pipeline.RunStats, err error) {
-	p.notice("values of features are not counted, since executors are in other processes")
+	p.notice(notCounted)
 	again.Predict = &predictRecipe{Examples: p.opts.Examples, Columns: p.known, Identities: p.reading.Known.Identities, Seen: p.reading.Known.Seen, Follow: p.reading.Known.Follow, Output: p.place.output}
 	if again.Predict.Snapshot, err = filepath.Abs(p.path); err != nil {
 		return stats, fmt.Errorf("job: %w", err)

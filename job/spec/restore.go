@@ -20,7 +20,8 @@ import (
 // (learning rates, L2, initializers, the seed) are always the job's; training says which have changed.
 type Restore struct {
 	// From is a job's dir, a folder of snapshots or one snapshot, whose parameters a run begins with that has no snapshot in
-	// its own dir yet. Positions, learning-rate schedules and epochs are not taken over: the source is read from its start.
+	// its own dir yet. Positions, learning-rate schedules and epochs are not taken over: the source is read from its start. What
+	// eval.holdout holds out must have been held out there too: its from may be later, its share smaller.
 	From string `yaml:"from" default:""`
 	// Rename gives what the snapshot has another name: {old: new}. It names a table, a table.segment, a dense tensor, or the
 	// first part of the names of dense tensors up to a dot.

@@ -11,19 +11,29 @@ import (
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
-// Fits reports whether a snapshot was trained on the job's features; moved are the changes that may be. Errors:
+// Fits reports whether a snapshot was trained on the job's features, and on nothing that the job holds out; moved are the changes that may be. Errors:
 // [pipeline.ErrConfig].
 func Fits(c *spec.Config, info *snapshot.Info) (moved []string, err error) {
-	return fits(c, info, "", "give the job another dir, or --resume=false, to train from the start")
+	return fits(c, info, true, "", otherDir)
 }
 
-// fits is [Fits] of a snapshot that is named somewhere, with what else can be done than to set the job back.
-func fits(c *spec.Config, info *snapshot.Info, named, otherwise string) (moved []string, err error) {
+// Continues is Fits for training that goes on where the snapshot was taken, with what it passed over: the holdout is the same.
+func Continues(c *spec.Config, info *snapshot.Info) (moved []string, err error) {
+	return fits(c, info, false, "", otherDir)
+}
+
+const otherDir = "give the job another dir, or --resume=false, to train from the start"
+
+// fits is [Fits] or [Continues] of a snapshot that is named somewhere, with what else can be done than to set the job back.
+func fits(c *spec.Config, info *snapshot.Info, narrower bool, named, otherwise string) (moved []string, err error) {
 	stored, err := spec.DecodeRecipe(info.Recipe)
 	if err != nil {
 		return nil, fault.Config("job: snapshot %s%s: %w: %s", info.Path, named, err, otherwise)
 	}
 	was, is, features, heads := stored.Common(c.Recipe())
+	if narrower {
+		was = was.Narrowed(is)
+	}
 	faults, moved := was.Differences(is, "was", "is")
 	var sections []string
 	for _, of := range []struct {
@@ -73,7 +83,7 @@ func Beginning(c *spec.Config) (path string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("job: restore.from: %w", err)
 	}
-	_, err = fits(c, info, ", which restore.from names,", "name another snapshot in restore.from, or leave it out, to train from the start")
+	_, err = fits(c, info, true, ", which restore.from names,", "name another snapshot in restore.from, or leave it out, to train from the start")
 	return path, err
 }
 
@@ -99,7 +109,7 @@ func FitsNewest(c *spec.Config, notice func(string, ...any)) error {
 	if i < 0 {
 		return nil
 	}
-	moved, err := Fits(c, entries[i].Info)
+	moved, err := Continues(c, entries[i].Info)
 	if err == nil && len(moved) > 0 {
 		notice("other columns are read than for snapshot %s: %s", entries[i].Path, strings.Join(moved, "; "))
 	}
