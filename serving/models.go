@@ -562,13 +562,13 @@ func (m *Models) open(ctx context.Context, name string, number int64, dir string
 
 // changed says when what is opened of a version was written last: the files of its folder, where there is a manifest, and the requests that warm it up.
 func changed(dir string) (at time.Time) {
-	look := func(info fs.FileInfo, err error) {
+	newest := func(info fs.FileInfo, err error) {
 		if err == nil && info.ModTime().After(at) {
 			at = info.ModTime()
 		}
 	}
 	for _, name := range warmupFiles(dir) {
-		look(os.Stat(name))
+		newest(os.Stat(name))
 	}
 	if _, err := os.Stat(filepath.Join(dir, native.ManifestName)); err != nil {
 		return at // it is being written
@@ -576,7 +576,7 @@ func changed(dir string) (at time.Time) {
 	files := os.DirFS(dir)
 	_ = fs.WalkDir(files, ".", func(name string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
-			look(fs.Stat(files, name))
+			newest(fs.Stat(files, name))
 		}
 		return nil // what is gone meanwhile is no file of it
 	})
