@@ -249,7 +249,7 @@ func TestHoldoutIsRemembered(t *testing.T) {
 }
 
 // TestHoldoutMovesOn: a run begins with a model that has seen nothing of what is held out now, which may be less than was then and never something else; training
-// that goes on in its own dir has the holdout that it began with.
+// that continues in its own dir has the holdout that it began with.
 func TestHoldoutMovesOn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

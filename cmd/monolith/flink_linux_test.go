@@ -72,15 +72,20 @@ func TestFlink(t *testing.T) {
 		}
 	})
 
-	t.Run("held out", func(t *testing.T) {
+	t.Run("held out and bad", func(t *testing.T) {
 		folder := t.TempDir()
 		for i := range 3 {
-			if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("p%d.parquet", i)), parquetOf(t, clickRows(2000+500*i)), 0o600); err != nil {
+			rows := clickRows(2000 + 500*i)
+			for n := 7; n < len(rows); n += 100 {
+				rows[n].price = 1e40 // a bad row, unless it is held out: no float32
+			}
+			if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("p%d.parquet", i)), parquetOf(t, rows), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 		text := strings.Replace(filesJob, "FILES", "{parquet: {files: ["+folder+"/*.parquet]}}", 1)
-		text = strings.Replace(text, "ps: {shards: 2}", "ps: {addresses: ADDRESSES}\neval: {holdout: {by: user, share: 0.3}}", 1)
+		text = strings.Replace(text, "ps: {shards: 2}", "ps: {addresses: ADDRESSES}\neval: {holdout: {by: user, share: 0.3}}\ntrain: {batch: 64, on_bad_row: skip}", 1)
+		text = strings.Replace(text, "train: {batch: 64}\n", "", 1)
 		p := startShards(t, path, text, 2)
 		args := slices.Concat([]string{"train", p.job, "--json", "--set", "beam.environment=process", "--set", "beam.environment_config=" + path}, onFlink)
 		out, err := exec.CommandContext(t.Context(), path, args...).Output()
@@ -90,15 +95,27 @@ func TestFlink(t *testing.T) {
 		var r struct {
 			Result struct {
 				Examples int64
-				HeldOut  int64 `json:"held_out"`
+				HeldOut  int64            `json:"held_out"`
+				BadRows  map[string]int64 `json:"bad_rows"`
 			}
 		}
-		if err := json.Unmarshal(out, &r); err != nil || r.Result.Examples+r.Result.HeldOut != 7500 || r.Result.HeldOut < 500 {
+		bad := func() int64 { return r.Result.BadRows["not finite"] }
+		if err := json.Unmarshal(out, &r); err != nil || r.Result.HeldOut < 500 {
 			t.Errorf("%+v of 7,500 examples, %v in %s", r.Result, err, out)
 		}
-		out, err = exec.CommandContext(t.Context(), path, "eval", p.job, "--json").Output()
-		if err != nil || !strings.Contains(string(out), fmt.Sprintf(`"examples": %d,`, r.Result.HeldOut)) {
-			t.Errorf("%d are held out, and evaluated %s, %v", r.Result.HeldOut, out, err)
+		trained, dropped := r.Result, bad()
+		for _, where := range [][]string{nil, args[3:]} {
+			out, err = exec.CommandContext(t.Context(), path, slices.Concat([]string{"eval", p.job, "--json"}, where)...).Output()
+			r.Result.BadRows = nil
+			if err == nil {
+				err = json.Unmarshal(out, &r)
+			}
+			if err != nil || r.Result.Examples+bad() != trained.HeldOut || bad() < 5 {
+				t.Errorf("%d are held out, and evaluated with %q %s, %v", trained.HeldOut, where, out, err)
+			}
+		}
+		if all := trained.Examples + trained.HeldOut + dropped - bad(); all != 7500 || dropped < 50 { // training evaluates too
+			t.Errorf("%+v are %d of 7,500 examples", trained, all)
 		}
 	})
 

@@ -196,7 +196,7 @@ func (e *Export) Manifest() uint32 { return e.sum }
 // PartOf is in which of n parts an id is, from 0.
 func PartOf(id int64, n int) int { return partOf(table.Hash(id), n) }
 
-// Shortened is why rows cannot be read any more although they were: a file that is mapped has lost its end, which every program that writes it anew in its place takes away at
+// Shortened is why rows cannot be read any more although they were: a file that is mapped has lost its end, which every program that writes it again in its place takes away at
 // first. One that was removed, or whose name another file has got, is mapped as it was. Errors: [ErrCorrupt], which names the file.
 func (e *Export) Shortened() error {
 	for _, slabs := range e.tables {

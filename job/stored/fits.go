@@ -17,7 +17,7 @@ func Fits(c *spec.Config, info *snapshot.Info) (moved []string, err error) {
 	return fits(c, info, true, "", otherDir)
 }
 
-// Continues is Fits for training that goes on where the snapshot was taken, with what it passed over: the holdout is the same.
+// Continues is Fits for training that continues where the snapshot was taken, with what it passed over: the holdout is the same.
 func Continues(c *spec.Config, info *snapshot.Info) (moved []string, err error) {
 	return fits(c, info, false, "", otherDir)
 }
