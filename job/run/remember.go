@@ -1,16 +1,17 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
 )
@@ -266,6 +267,13 @@ func (t *trainer) untrained(ctx context.Context) (bool, error) {
 	return rowsOf(applied) == 0, err
 }
 
+// besides are the errors of outputs but for those that a run has failed with.
+func besides(cause, outputs error) []error {
+	return slices.DeleteFunc(failure.Flatten(outputs), func(err error) bool {
+		return errors.Is(cause, cmp.Or(errors.Unwrap(err), err)) // the executor names the output otherwise
+	})
+}
+
 // rescue stores a last snapshot of what was trained before the run failed, if this run is the last. The failure stays
 // what the run ends with.
 func (t *trainer) rescue(ctx context.Context, m *member, cause error) error {
@@ -280,10 +288,7 @@ func (t *trainer) rescue(ctx context.Context, m *member, cause error) error {
 	}
 	if err := t.outputs.Behind(); err != nil { // what is trained again is predicted as it was
 		t.notice("training has failed, and an output could not store what was trained since the last snapshot, so that is trained again")
-		if strings.Contains(cause.Error(), err.Error()) { // it is what the run has failed with
-			return cause
-		}
-		return errors.Join(cause, err)
+		return errors.Join(append([]error{cause}, besides(cause, err)...)...)
 	}
 	t.notice("training has failed; what was trained before is kept")
 	drained := t.drained

@@ -2,6 +2,8 @@ package run
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,6 +14,29 @@ import (
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
 )
+
+// TestBesides: what a run has failed with is not said again by the output that it came from, and what another met is, whatever it is called.
+func TestBesides(t *testing.T) {
+	t.Parallel()
+	met := errors.New("no space left")
+	cause := fmt.Errorf("output rows: write: %w", met)
+	named := func(name string, err error) error { return fmt.Errorf("output %s: %w", name, err) }
+	other := named("scores", errors.New("no space left"))
+	for _, tt := range []struct {
+		behind error
+		want   []error
+	}{
+		{named("rows", met), nil},
+		{met, nil},
+		{errors.Join(other, named("rows", met)), []error{other}},
+		{errors.Join(errors.Join(named("rows", met)), errors.Join(other)), []error{other}},
+		{named("rows", errors.New("write: no space left")), []error{errors.New("output rows: write: no space left")}}, // as the run's says it, and is another
+	} {
+		if got := besides(cause, tt.behind); fmt.Sprint(got) != fmt.Sprint(tt.want) {
+			t.Errorf("%v: %v, want %v", tt.behind, got, tt.want)
+		}
+	}
+}
 
 // TestStageStates: what a stage puts is in the next snapshot, comes back from it, and is forgotten
 // here when other splits are read.
