@@ -371,6 +371,11 @@ func (s *Server) predictJSON(w http.ResponseWriter, r *http.Request, t target) (
 		return nil, err
 	}
 	defer s.ended()
+	_, _, done, err := s.models.Use(t.model, t.which) // before the body, which may be long
+	if err != nil {
+		return nil, err
+	}
+	done()
 	raw, err := s.readBody(w, r)
 	if err != nil {
 		return nil, err

@@ -116,6 +116,7 @@ func TestREST(t *testing.T) {
 		{"/versions/x:predict", `{"instances": [{}]}`, 400, "no number"},
 		{"/labels/stabel:predict", `{"instances": [{}]}`, 404, `did you mean \"stable\"`},
 		{"/a/b", "", 404, "no path of a model"},
+		{"s:predict", `no JSON`, 404, `there is no model \"clickss\", did you mean \"clicks\"?`},
 		{"s:predict", `{"instances": [{}]}`, 404, `there is no model \"clickss\", did you mean \"clicks\"?`},
 		{"/versions/" + number, "", 200, `{"model_version_status":[{"version":"` + number + `","state":"AVAILABLE","status":{"error_code":"OK","error_message":""}}]}`},
 	} {
