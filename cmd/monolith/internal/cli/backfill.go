@@ -35,11 +35,11 @@ SIGTERM ends it before it is complete, the exit code is 130 or 143.`,
 		Args:              exactly("a job file"),
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			bounds, err := timeRange(from, to)
+			cfg, err := a.load(args[0], onRunner(set, runner))
 			if err != nil {
 				return err
 			}
-			cfg, err := a.load(args[0], onRunner(set, runner))
+			bounds, err := timeRange(from, to)
 			if err != nil {
 				return err
 			}
