@@ -21,6 +21,7 @@ func (a *App) exportModelCommand(out *outcome) *cobra.Command {
 		o               job.ExportModelOptions
 		updated, warmup string
 		exempt          []int
+		set             []string
 	)
 	formats := job.ExportFormats()
 	cmd := &cobra.Command{
@@ -93,12 +94,15 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 				}
 				o.UpdatedAfter = at
 			}
+			if err := errSet(args[0], set); err != nil {
+				return err
+			}
 			o.Snapshot = args[0]
-			if err := a.warmupFrom(cmd.Context(), &o, args[0], warmup); err != nil {
+			if err := a.warmupFrom(cmd.Context(), &o, args[0], warmup, set); err != nil {
 				return err
 			}
 			if isJobFile(args[0]) {
-				cfg, err := a.loadUntrained(args[0], onRunner(nil, o.Runner))
+				cfg, err := a.loadUntrained(args[0], onRunner(set, o.Runner))
 				if err != nil {
 					return err
 				}
@@ -147,12 +151,13 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 	flags.IntVar(&o.Workers, "workers", runtime.NumCPU(), "how `many` read and write side by side")
 	flags.Lookup("workers").DefValue = "one per CPU"
 	flags.StringVar(&o.Runner, "runner", "local", "`runner` of the graph: local, or one of Apache Beam's: prism, and with a job file flink, portable")
+	addSet(cmd, &set)
 	cmd.AddCommand(a.exportVerifyCommand(out))
 	return cmd
 }
 
-// warmupFrom finds the examples that warm-up requests are made of.
-func (a *App) warmupFrom(ctx context.Context, o *job.ExportModelOptions, model, target string) (err error) {
+// warmupFrom finds the examples that warm-up requests are made of, of a job file with what overrides it.
+func (a *App) warmupFrom(ctx context.Context, o *job.ExportModelOptions, model, target string, set []string) (err error) {
 	const own = "source"
 	switch {
 	case target == "":
@@ -164,13 +169,13 @@ func (a *App) warmupFrom(ctx context.Context, o *job.ExportModelOptions, model, 
 	case !isJobFile(model):
 		o.WarmupFrom, err = job.Alone(ctx, model, target, job.LoadOptions{Env: a.Env})
 	default:
-		var set []string
+		var source []string
 		if target != own {
-			if set, err = job.SetTarget(target); err != nil {
+			if source, err = job.SetTarget(target); err != nil {
 				break
 			}
 		}
-		o.WarmupFrom, err = a.loadUntrained(model, set)
+		o.WarmupFrom, err = a.loadUntrained(model, slices.Concat(set, source))
 	}
 	if err != nil {
 		return fmt.Errorf("--warmup-from: %w", err)

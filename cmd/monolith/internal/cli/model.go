@@ -169,6 +169,9 @@ buffers where they are not needed at the same time, and in training of their gra
 			if entries <= 0 {
 				return &usageError{message: fmt.Sprintf("--entries is %g, must be above 0", entries)}
 			}
+			if err := errSet(args[0], set); err != nil {
+				return err
+			}
 			if a.Ops.Models.Describe == nil {
 				return errMissing
 			}

@@ -114,6 +114,8 @@ An ID is the number that the model knows a value by, in decimal, hexadecimal wit
 				if err != nil {
 					return err
 				}
+			} else if err = errSet(args[0], set); err != nil {
+				return err
 			} else if found, err = a.Ops.PS.LookUpStored(cmd.Context(), args[0], args[1], ids); err != nil {
 				return err
 			}

@@ -290,6 +290,14 @@ func addSet(cmd *cobra.Command, set *[]string) {
 	})
 }
 
+// errSet refuses --set where what it would override is no job file; nil: there is none.
+func errSet(target string, set []string) error {
+	if len(set) == 0 || isJobFile(target) {
+		return nil
+	}
+	return &usageError{message: fmt.Sprintf("--set %s overrides what a job file says, and %s is none", set[0], target)}
+}
+
 // stdinJob is the job file that stands for standard input.
 const stdinJob = "-"
 

@@ -46,6 +46,9 @@ Training does this by itself where its dir has no snapshots: the command is for 
 					return err
 				}
 			} else {
+				if err := errSet(args[0], set); err != nil {
+					return err
+				}
 				if o.To == "" {
 					return &usageError{message: "fetch of a URL needs --to, the folder for the snapshots: monolith snapshot fetch URL --to DIR"}
 				}

@@ -130,8 +130,8 @@ func parts(from []job.Counted) string {
 
 func (a *App) exportCommand(out *outcome) *cobra.Command {
 	var (
-		o     job.ExportOptions
-		names []string
+		o          job.ExportOptions
+		names, set []string
 	)
 	cmd := &cobra.Command{
 		Use:   "export SNAPSHOT|JOB.yaml --to DIR",
@@ -166,9 +166,12 @@ Monolith has the rule, their optimizers' state. Importing what was exported give
 				}
 				o.Names[table] = name
 			}
+			if err := errSet(args[0], set); err != nil {
+				return err
+			}
 			o.Snapshot = args[0]
 			if isJobFile(args[0]) {
-				cfg, err := a.loadUntrained(args[0], nil)
+				cfg, err := a.loadUntrained(args[0], set)
 				if err != nil {
 					return err
 				}
@@ -194,6 +197,7 @@ Monolith has the rule, their optimizers' state. Importing what was exported give
 	flags.IntVar(&o.Shards, "shards", 0, "how `many` files each is written to. Default: one for each million rows, at most four")
 	flags.IntVar(&o.Servers, "servers", 0, "how `many` parameter servers the model has there: each has files of its own, with _0 and so on behind their name")
 	flags.BoolVar(&o.Serving, "serving", false, "leave out the optimizers' state, times and counts")
+	addSet(cmd, &set)
 	return cmd
 }
 

@@ -32,7 +32,7 @@ type SnapshotOps struct {
 // snapshotsOf is where the snapshots of a target lie, a job file, a folder or a URL, and which of them stay by the job file.
 func (a *App) snapshotsOf(target string, set []string) (path string, r job.Retention, err error) {
 	if !isJobFile(target) {
-		return target, job.Retention{}, nil
+		return target, job.Retention{}, errSet(target, set)
 	}
 	cfg, err := a.load(target, set)
 	if err != nil {
