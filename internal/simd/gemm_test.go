@@ -514,6 +514,18 @@ func (p *product) split(c []float32) {
 		}
 		return of
 	}
+	depth := (p.k + 31) / 32 * 32
+	x, y := make([][3]float32, p.m*depth), make([][3]float32, p.n*depth)
+	for l := range p.k {
+		for i := range p.m {
+			a, _ := p.at(i, 0, l)
+			x[i*depth+l] = parts(float32(a))
+		}
+		for j := range p.n {
+			_, b := p.at(0, j, l)
+			y[j*depth+l] = parts(float32(b))
+		}
+	}
 	for i := range p.m {
 		for j := range p.n {
 			sum := float32(0)
@@ -521,14 +533,10 @@ func (p *product) split(c []float32) {
 				sum = c[i*p.ldc+j]
 			}
 			for l0 := 0; l0 < p.k; l0 += 32 {
-				var x, y [32][3]float32
-				for l := l0; l < min(l0+32, p.k); l++ {
-					a, b := p.at(i, j, l)
-					x[l-l0], y[l-l0] = parts(float32(a)), parts(float32(b))
-				}
+				x, y := x[i*depth+l0:][:32], y[j*depth+l0:][:32]
 				for _, of := range [][2]int{{0, 2}, {0, 1}, {0, 0}, {1, 0}, {1, 1}, {2, 0}} {
 					var halves [2]float32
-					for l := range 32 {
+					for l := range x {
 						halves[l/16] += float32(x[l][of[0]] * y[l][of[1]]) // exact
 					}
 					sum += halves[0] + halves[1]
@@ -551,7 +559,7 @@ func TestGemmOfParts(t *testing.T) {
 	if simd.Foreign || !slices.Contains(simd.Available(), simd.AMX) {
 		t.Skip("products are those of OpenBLAS, or this processor has no AMX: TestInterpretedAVX512 interprets it")
 	}
-	shapes := [][3]int{{1, 17, 17}, {31, 33, 32}, {33, 64, 31}, {29, 70, 300}, {45, 97, 47}, {211, 129, 700}, {64, 400, 257}, {5, 33, 1030}, {3, 1500, 530}}
+	shapes := [][3]int{{1, 17, 17}, {31, 33, 32}, {33, 64, 31}, {29, 70, 300}, {45, 97, 47}, {211, 129, 700}, {64, 400, 257}, {5, 33, 1030}, {2, 1500, 330}}
 	if testing.Short() {
 		shapes = shapes[:5]
 	}
