@@ -39,7 +39,9 @@ type Train struct {
 	// dead_letter: of the first 1,000 and of each 1,000 after them. A wrong format or a mistyped label is not something to
 	// continue from. 1 never ends it.
 	MaxBadShare float64 `yaml:"max_bad_share" default:"0.5" min:"0" max:"1"`
-	// DeadLetter is where bad records are written with the reason, under on_bad_row: dead_letter.
+	// DeadLetter is where bad records are written with the reason, under on_bad_row: dead_letter. Each is there at least once: a run that
+	// was killed or rolled back, and one that evaluates or reads the source again in another epoch, writes what it meets again; source, split and position
+	// of a letter tell those that are the same.
 	DeadLetter *DeadLetter `yaml:"dead_letter"`
 	// MaxExamples ends training early, in examples; 0: at the source's end.
 	MaxExamples int64 `yaml:"max_examples" default:"0" min:"0"`
