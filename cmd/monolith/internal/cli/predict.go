@@ -96,6 +96,8 @@ refused.`,
 				return &usageError{fmt.Sprintf("--to is %q, not one of %s, or kafka://host:port/topic", to, kinds), nearest.Name(to, formats)}
 			case dir == "":
 				return errTo("--dir is missing: the folder to write to")
+			case fsx.IsURL(dir):
+				return errTo("--dir is %q, the URL of a store: predictions are written to a folder of this machine, from which other tools may copy them, or to a topic (--to kafka://host:port/topic)", dir)
 			default:
 				own = append(own, fmt.Sprintf("predict.to={%s: {dir: %q}}", to, dir))
 			}
