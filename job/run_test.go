@@ -12,6 +12,7 @@ import (
 
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps/table"
 )
 
 // writeLibfm writes n rows of three fields whose label follows the first two, so that there is something to learn.
@@ -217,5 +218,26 @@ func TestAnotherSourceIsCountedAlone(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestWindowsKeepWithinMemory: rows that are permuted in memory are refused where they are more than there is, with the key to change, before the system ends the process;
+// what is kept of an epoch for the next one is read again there.
+func TestWindowsKeepWithinMemory(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeLibfm(t, filepath.Join(dir, "train.libfm"), 1000, 0)
+	writeLibfm(t, filepath.Join(dir, "val.libfm"), 100, 5000)
+	run := func(set ...string) error {
+		cfg := epochsJob(t, dir, "train.libfm", "run"+strings.Join(set, ""), append(set, "ps.memory=100MB")...)
+		_, err := job.Run(t.Context(), cfg, job.RunOptions{Memory: table.NewMemory(table.MemoryOptions{Limit: 40_000})})
+		return err
+	}
+	if err := run("shuffle.rows=-1"); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(fmt.Sprint(err), "takes more than 10000 bytes, after ") ||
+		!strings.Contains(err.Error(), "set shuffle.rows to less than that: of the 40000 bytes") {
+		t.Errorf("a window of everything: %v", err)
+	}
+	if err := run("shuffle.rows=100"); err != nil {
+		t.Errorf("windows that fit: %v", err)
 	}
 }

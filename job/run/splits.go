@@ -111,7 +111,7 @@ func (k *knownSplits) source() []string {
 // reading reads the training source with what is known of its splits.
 func (t *trainer) reading(epochs int) wiring.Reading {
 	r := wiring.TrainReading(t.cfg, epochs)
-	r.Known, r.Log = t.known.reading(), t.log
+	r.Known, r.Log, r.Memory = t.known.reading(), t.log, t.opts.Memory
 	return r
 }
 

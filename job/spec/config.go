@@ -93,7 +93,8 @@ type Config struct {
 // alone, so a resumed run continues in the same order.
 type Shuffle struct {
 	// Rows is the size of the window that is read into memory and permuted, in records; 0 keeps the source's order, -1
-	// takes a whole split at once. The larger, the better the mixing and the more memory.
+	// takes a whole split at once. The larger, the better the mixing and the more memory: twice its rows, for each worker.
+	// A run ends with an error where windows would take more than half of what the process has for tables.
 	Rows int `yaml:"rows" default:"0" min:"-1"`
 	// OneSplit reads all files as one long split, so that windows reach across files. Only one worker can then read.
 	OneSplit bool `yaml:"one_split" default:"false"`

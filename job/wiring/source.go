@@ -13,6 +13,7 @@ import (
 	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/ps/table"
 	"github.com/monolith-go/monolith/sources/epochsource"
 	"github.com/monolith-go/monolith/transforms/batch"
 	"github.com/monolith-go/monolith/transforms/parse"
@@ -36,6 +37,8 @@ type Reading struct {
 	// Fields, if not nil, are what the reading is for, other than training and evaluation: rows need no labels, and have weights, labels
 	// and keys as far as fields want them.
 	Fields *Fields
+	// Memory is what this process may take, of which windows of the shuffle have a share; nil has no limit.
+	Memory *table.Memory
 	// Side is the part of the source that is read where the job holds some of it out (eval.holdout); empty: all of it.
 	Side parse.Side
 }
@@ -138,8 +141,21 @@ func repeat[T pipeline.Element](r Reading, src pipeline.Source[T]) (pipeline.Sou
 		return src, nil
 	}
 	o := epochsource.Options{Epochs: r.Epochs, ShuffleRows: r.Shuffle.Rows, Seed: r.Job.Seed, OneSplit: r.Shuffle.OneSplit}
+	r.boundWindows(&o)
 	o.Orders, o.Starts, o.SplitName = r.Known.Orders, r.Known.Starts, r.Known.OneSplit
 	return epochsource.New(src, o)
+}
+
+// boundWindows keeps what the workers of a process shuffle, and keep of an epoch for the next, within the memory that there is: a window takes up to twice its rows,
+// so that half of the memory is for those that are permuted, an eighth for what is kept, and the rest for tables. The system would end the process without a word.
+func (r Reading) boundWindows(o *epochsource.Options) {
+	limit, _ := r.Memory.Limit()
+	if limit <= 0 || r.Job.Runner != spec.RunnerLocal {
+		return
+	}
+	workers := int64(max(1, r.Job.Train.Workers))
+	o.MaxWindowBytes, o.KeepBytes = max(1, limit/4/workers), max(1, min(limit/8/workers, 256<<20))
+	o.WindowAdvice = fmt.Sprintf("set shuffle.rows to less than that: of the %d bytes that this process has for tables and windows half are for the windows of all workers (train.workers %d), and each takes twice its rows", limit, workers)
 }
 
 // opening is what the job gives its source.

@@ -22,7 +22,7 @@ func TestFingerprint(t *testing.T) {
 		return s
 	}
 	pipelinetest.TestFingerprint(t, pipelinetest.FingerprintHarness[epochsource.Options]{
-		Options: epochsource.Options{Epochs: 2, ShuffleRows: 10, Seed: 1, BlockRows: 10, MaxWindowBytes: 100, KeepBytes: 100, SplitName: "x"},
+		Options: epochsource.Options{Epochs: 2, ShuffleRows: 10, Seed: 1, BlockRows: 10, MaxWindowBytes: 100, WindowAdvice: "fewer", KeepBytes: 100, SplitName: "x"},
 		New: func(t *testing.T, o epochsource.Options) interface{ Fingerprint() string } {
 			t.Helper()
 			return build(t, o)
@@ -30,6 +30,7 @@ func TestFingerprint(t *testing.T) {
 		Free: map[string]string{
 			"BlockRows":      "rows and positions are the same however they are cut into blocks",
 			"MaxWindowBytes": "a bound that fails the run",
+			"WindowAdvice":   "words of that failure",
 			"KeepBytes":      "memory against reading again",
 			"Orders":         "how earlier runs began, which a worker reads where the others do",
 			"Starts":         "as Orders",

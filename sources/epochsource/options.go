@@ -48,6 +48,8 @@ type Options struct {
 	BlockRows int
 	// MaxWindowBytes bounds a window: one that is larger fails the run rather than the machine. Default 1 GiB.
 	MaxWindowBytes int64
+	// WindowAdvice is what the error of such a window says of the bound and what to do. Default: to shuffle fewer rows, or to raise MaxWindowBytes.
+	WindowAdvice string
 	// KeepBytes bounds, for each split, the rows that are kept in memory between shuffled epochs so that the source need
 	// not be read again: a split of more bytes is read again. Default 256 MiB; -1 keeps nothing.
 	KeepBytes int64
@@ -65,6 +67,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxWindowBytes == 0 {
 		o.MaxWindowBytes = 1 << 30
+	}
+	if o.WindowAdvice == "" {
+		o.WindowAdvice = "shuffle fewer rows, or raise MaxWindowBytes"
 	}
 	if o.KeepBytes == 0 {
 		o.KeepBytes = 256 << 20

@@ -106,9 +106,10 @@ func (r *Reader[T]) load(ctx context.Context) error {
 			return err
 		}
 		r.take(p, start)
-		if size > 0 && r.readBytes > r.source.opts.MaxWindowBytes {
-			return fmt.Errorf("epochsource: a window of %q takes more than %d bytes, after %d rows; shuffle fewer rows or raise max_window_bytes: %w",
-				r.origin.Split, r.source.opts.MaxWindowBytes, r.readRows, pipeline.ErrConfig)
+		// What the source returned at once may be more than a small window, which is there then.
+		if size > 0 && !r.enough(size) && r.readBytes > r.source.opts.MaxWindowBytes {
+			return fmt.Errorf("epochsource: a window of %q takes more than %d bytes, after %d rows; %s: %w",
+				r.origin.Split, r.source.opts.MaxWindowBytes, r.readRows, r.source.opts.WindowAdvice, pipeline.ErrConfig)
 		}
 	}
 	if total := r.readFrom + r.readRows; total >= 1<<position.EpochBits {

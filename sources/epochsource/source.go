@@ -91,7 +91,7 @@ func (s *Source[T]) String() string {
 
 // Fingerprint implements [pipeline.Source]: that of the source, and everything but how much memory may be used.
 func (s *Source[T]) Fingerprint() string {
-	return pipeline.Fingerprint("epochs", s.opts, "BlockRows", "MaxWindowBytes", "KeepBytes", "Orders", "Starts", "SplitName") + " of " + s.src.Fingerprint()
+	return pipeline.Fingerprint("epochs", s.opts, "BlockRows", "MaxWindowBytes", "WindowAdvice", "KeepBytes", "Orders", "Starts", "SplitName") + " of " + s.src.Fingerprint()
 }
 
 // Splits lists the splits of the source, or the one split "*", each from epoch 0 to the end of the last epoch. Errors:

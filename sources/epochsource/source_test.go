@@ -259,7 +259,7 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	small := wrap(t, src, epochsource.Options{ShuffleRows: epochsource.WholeSplit, MaxWindowBytes: 20})
-	if _, _, err := read(t, small, &pipeline.Env{}, "a", 0); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "max_window_bytes") {
+	if _, _, err := read(t, small, &pipeline.Env{}, "a", 0); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), `"a" takes more than 20 bytes, after 10 rows; shuffle fewer rows, or raise MaxWindowBytes`) {
 		t.Errorf("a window that is too large: %v", err)
 	}
 }
