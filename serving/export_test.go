@@ -34,6 +34,15 @@ func (s *Server) Waiting() int64 { return s.waiting.Load() }
 // Calls is how many calls there are.
 func (s *Server) Calls() int64 { return s.calls.Load() }
 
+// Taken is how many bytes requests have together.
+func (s *Server) Taken() int64 { return s.room.taken.Load() }
+
+// Fill takes bytes of the room, which may be more than there are, until the function that it returns is called.
+func (s *Server) Fill(bytes int64) (free func()) {
+	s.room.taken.Add(bytes)
+	return func() { s.room.taken.Add(-bytes) }
+}
+
 // OverWire returns a function that answers a message as gRPC's transport does: it gives the codec the bytes, and gets those of the answer.
 func (s *Server) OverWire(message []byte) func(context.Context) error {
 	q := newRequests()

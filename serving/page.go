@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"html/template"
+	"io"
 	"net/http"
 	"strings"
 
@@ -87,8 +88,16 @@ func (s *Server) tryPage(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.ended()
-	r.Body = http.MaxBytesReader(w, r.Body, s.o.MaxBytes)
-	if err := r.ParseForm(); err != nil {
+	g := guest{of: &s.room}
+	defer g.leave()
+	r.Body = http.MaxBytesReader(w, struct {
+		io.Reader
+		io.Closer
+	}{g.reading(r.Body), r.Body}, s.o.MaxBytes)
+	if err := r.ParseForm(); status.Code(err) == codes.ResourceExhausted { // there is no room
+		reply(w, err, nil)
+		return
+	} else if err != nil {
 		reply(w, invalid("the form cannot be read: %v", err), nil)
 		return
 	}

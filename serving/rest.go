@@ -376,15 +376,17 @@ func (s *Server) predictJSON(w http.ResponseWriter, r *http.Request, t target) (
 		return nil, err
 	}
 	done()
-	raw, err := s.readBody(w, r)
+	g := guest{of: &s.room}
+	defer g.leave()
+	raw, err := s.readBody(w, r, &g)
 	if err != nil {
 		return nil, err
 	}
 	return s.answerJSON(r.Context(), raw, t)
 }
 
-// readBody reads a body, with what it was compressed by undone.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// readBody reads a body into the room of its request, with what it was compressed by undone.
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, g *guest) ([]byte, error) {
 	tooLarge := &http.MaxBytesError{Limit: s.o.MaxBytes}
 	large := func() error {
 		return fmt.Errorf("the request has more than %d bytes, which is the most; send several requests: %w", s.o.MaxBytes, tooLarge)
@@ -397,11 +399,16 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 	var err error
 	switch by := strings.ToLower(r.Header.Get("Content-Encoding")); by {
 	case "", "identity":
-		raw, err = io.ReadAll(body)
+		// Who says how much it will be is refused before it is read: of many that are too many together some are answered.
+		if r.ContentLength < 0 {
+			raw, err = io.ReadAll(g.reading(body))
+		} else if err = g.take(r.ContentLength); err == nil {
+			raw, err = io.ReadAll(body)
+		}
 	case "gzip", "x-gzip":
 		var z *gzip.Reader
 		if z, err = gzip.NewReader(body); err == nil {
-			raw, err = io.ReadAll(io.LimitReader(z, s.o.MaxBytes+1)) // a few bytes may stand for many
+			raw, err = io.ReadAll(g.reading(io.LimitReader(z, s.o.MaxBytes+1))) // a few bytes may stand for many
 		}
 		if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 			return nil, invalid("the body is not gzip, as its Content-Encoding says, or not all of it: %v", err)
@@ -414,6 +421,8 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 		return nil, large()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, status.Errorf(codes.DeadlineExceeded, "the body has not come within %v, of which %d bytes have; send it at once", s.o.Timeout, len(raw))
+	case status.Code(err) == codes.ResourceExhausted: // there is no room
+		return nil, err
 	case err != nil:
 		return nil, invalid("the body cannot be read: %v", err)
 	}

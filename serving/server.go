@@ -34,6 +34,9 @@ type Options struct {
 	MaxCalls int
 	// MaxBytes is the largest request; 0: 64 MiB.
 	MaxBytes int64
+	// Room is how many bytes requests have together, as they came, that are being answered or whose body is being read; more are refused with RESOURCE_EXHAUSTED, but one that is there
+	// alone is not, nor one of a MaxCalls-th of it. What is made of a request takes up to ten times as much. 0: there is no limit.
+	Room int64
 	// MaxExamples is how many examples a request has at most; 0: 65536.
 	MaxExamples int
 	// BatchExamples is how many examples of several requests for a version are computed together at most; 0: 256; below 0: each request is computed by itself. Requests with as many
@@ -62,6 +65,7 @@ type Server struct {
 	threads chan struct{}
 	waiting atomic.Int64
 	calls   atomic.Int64
+	room    room
 
 	drain    sync.Once
 	draining chan struct{}
@@ -92,7 +96,7 @@ func NewServer(o Options) *Server {
 			o.Logger.Debug("threads are not pinned", "err", err)
 		}
 	}
-	return &Server{pinned: pinned, o: o, models: o.Models, limits: limits{o.MaxExamples, 4 * o.MaxBytes}, threads: make(chan struct{}, o.Threads), draining: make(chan struct{})}
+	return &Server{pinned: pinned, o: o, room: room{limit: o.Room, share: o.Room / int64(o.MaxCalls)}, models: o.Models, limits: limits{o.MaxExamples, 4 * o.MaxBytes}, threads: make(chan struct{}, o.Threads), draining: make(chan struct{})}
 }
 
 // Pinned reports whether threads that compute are bound to CPUs. Then one of two places of the Go scheduler ([runtime.GOMAXPROCS]) may be held by a thread that

@@ -125,19 +125,36 @@ func (c *predictCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return out, nil
 }
 
-// predictDesc is the description of PredictionService whose Predict takes a request.
+// predictDesc is the description of PredictionService whose Predict takes a request, and whose messages are within the room of all requests.
 func (q *requests) predictDesc() *grpc.ServiceDesc {
 	desc := tfs.PredictionService_ServiceDesc
 	desc.Methods = slices.Clone(desc.Methods)
 	for i := range desc.Methods {
+		handle := desc.Methods[i].Handler
+		desc.Methods[i].Handler = func(srv any, ctx context.Context, dec func(any) error, between grpc.UnaryServerInterceptor) (any, error) {
+			g := guest{of: &srv.(*predictionService).s.room}
+			defer g.leave()
+			return handle(srv, ctx, func(v any) error {
+				if err := dec(v); err != nil {
+					return err
+				}
+				return g.take(int64(proto.Size(v.(proto.Message))))
+			}, between)
+		}
 		if desc.Methods[i].MethodName == "Predict" {
 			desc.Methods[i].Handler = func(srv any, ctx context.Context, dec func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-				r := q.take()
-				if err := dec(r); err != nil {
+				p, r := srv.(*predictionService), q.take()
+				g := guest{of: &p.s.room}
+				defer g.leave()
+				err := dec(r)
+				if err == nil {
+					err = g.take(int64(len(r.message)))
+				}
+				if err != nil {
 					q.give(r)
 					return nil, err
 				}
-				return srv.(*predictionService).predict(ctx, r, q)
+				return p.predict(ctx, r, q)
 			}
 		}
 	}

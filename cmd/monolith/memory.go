@@ -37,6 +37,12 @@ func processMemory(root fs.FS) *table.Memory {
 	return table.NewMemory(o)
 }
 
+// roomOf is how many bytes of requests a server may have at a time: what is made of one takes up to ten times as much. 0: no limit is known.
+func roomOf(m *table.Memory) int64 {
+	limit, _ := m.Limit()
+	return limit / 16
+}
+
 func forTables(l memlimit.Limit) int64 {
 	return l.Bytes - l.Bytes/16 - max(l.Bytes/8, min(forProgram, l.Bytes/2))
 }

@@ -6,6 +6,7 @@ import (
 	"testing/fstest"
 
 	"github.com/monolith-go/monolith/internal/memlimit"
+	"github.com/monolith-go/monolith/ps/table"
 )
 
 // TestTablesLeaveRoomForTheProgram: where memory is short, what the program itself needs is not the tables', so that they are
@@ -22,6 +23,20 @@ func TestTablesLeaveRoomForTheProgram(t *testing.T) {
 		l, ok := memlimit.Find(fstest.MapFS{"proc/meminfo": {Data: fmt.Appendf(nil, "MemTotal: %d kB\n", tc.memory>>10)}})
 		if got := forTables(l); !ok || got != tc.tables {
 			t.Errorf("of %d MiB tables get %d, want %d", tc.memory>>20, got>>20, tc.tables>>20)
+		}
+	}
+}
+
+// TestRequestsLeaveRoomForWhatIsMadeOfThem: the requests that a server takes together are a small part of what there is, up to ten times of which they become.
+func TestRequestsLeaveRoomForWhatIsMadeOfThem(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[int64]int64{0: 0, 512 << 20: 23068672, 24 << 30: 1308622848} {
+		var m *table.Memory
+		if limit > 0 {
+			m = table.NewMemory(table.MemoryOptions{Limit: forTables(memlimit.Limit{Bytes: limit})})
+		}
+		if got := roomOf(m); got != want || 10*got > limit*15/16 {
+			t.Errorf("%d bytes of %d, want %d", got, limit, want)
 		}
 	}
 }

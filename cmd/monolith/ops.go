@@ -31,10 +31,14 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			o.Memory = memory()
 			return job.Serve(ctx, c, o)
 		},
-		ServeModels: job.ServeModels,
-		Scale:       job.Scale,
-		Pool:        beam.Pool,
+		ServeModels: func(ctx context.Context, o job.ServeModelsOptions) error {
+			o.Limits.Room = roomOf(memory())
+			return job.ServeModels(ctx, o)
+		},
+		Scale: job.Scale,
+		Pool:  beam.Pool,
 		ExportModel: func(ctx context.Context, o job.ExportModelOptions) (*job.ExportedModel, error) {
+			memory() // what the collector goes by
 			o.Runners, o.Recipes = runners, recipes
 			return job.ExportModel(ctx, o)
 		},
