@@ -63,16 +63,17 @@ const flushAtClose = 10 * time.Second
 
 // outputLag is how far behind an output is, over all workers of the process.
 type outputLag struct {
-	waiting atomic.Int64 // rows that were taken and are not stored
-	lacking atomic.Int64 // rows that are trained and were not taken
-	calls   atomic.Int64 // under way
-	since   atomic.Int64 // when the oldest of them may have begun, in Unix nanoseconds
+	waiting atomic.Int64              // rows that were taken and are not stored
+	lacking atomic.Int64              // rows that are trained and were not taken
+	calls   atomic.Int64              // under way
+	since   atomic.Pointer[time.Time] // when the oldest of them may have begun; nil before the first
 }
 
 // busy makes a call of an output.
 func (l *outputLag) busy(call func() error) error {
 	if l.calls.Add(1) == 1 {
-		l.since.Store(time.Now().UnixNano())
+		now := time.Now()
+		l.since.Store(&now)
 	}
 	defer l.calls.Add(-1)
 	return call()
@@ -94,8 +95,8 @@ func (o *Outputs) States() []OutputState {
 	var out []OutputState
 	for name, l := range o.lags {
 		s := OutputState{Name: name, Lacks: l.lacking.Load()}
-		if l.calls.Load() > 0 {
-			s.Waits = max(0, time.Since(time.Unix(0, l.since.Load())))
+		if since := l.since.Load(); since != nil && l.calls.Load() > 0 {
+			s.Waits = time.Since(*since)
 		}
 		out = append(out, s)
 	}

@@ -50,9 +50,8 @@ type fetcher struct {
 	out  chan fetched
 	free chan []byte  // buffers that the consumer has done with
 	tail atomic.Int64 // the end of what can be read; -1: not known
-	// asked is when the question was put that no broker has answered yet, in milliseconds since 1970; 0: there is none,
-	// because the consumer is behind.
-	asked atomic.Int64
+	// asked is when the question was put that no broker has answered yet; nil: there is none, because the consumer is behind.
+	asked atomic.Pointer[time.Time]
 	lost  atomic.Int64 // offsets skipped in gaps
 }
 
@@ -83,14 +82,14 @@ func (f *fetcher) run(ctx context.Context) {
 
 // next returns the next answer with records, or the final error.
 func (f *fetcher) next(ctx context.Context) fetched {
-	defer f.asked.Store(0)
-	f.asked.Store(time.Now().UnixMilli())
+	defer f.asked.Store(nil)
+	f.asks()
 	for {
 		got, err := f.once(ctx)
 		if err == nil {
 			f.patience.answered()
 			if got.to == got.from {
-				f.asked.Store(time.Now().UnixMilli())
+				f.asks()
 				continue
 			}
 			f.pos = got.to
@@ -101,6 +100,12 @@ func (f *fetcher) next(ctx context.Context) fetched {
 			return fetched{err: f.name(err)}
 		}
 	}
+}
+
+// asks keeps when a question is put.
+func (f *fetcher) asks() {
+	now := time.Now()
+	f.asked.Store(&now)
 }
 
 // name says which source and split an error is about.

@@ -238,7 +238,7 @@ const silence = 10 * time.Second
 // seconds. It counts transaction markers and aborted records as well.
 func (r *Reader) Lag(at pipeline.Position) int64 {
 	tail, asked := r.fetch.tail.Load(), r.fetch.asked.Load()
-	if tail < 0 || asked > 0 && time.Since(time.UnixMilli(asked)) > silence+r.opts.MaxWait {
+	if tail < 0 || asked != nil && time.Since(*asked) > silence+r.opts.MaxWait {
 		return -1
 	}
 	if r.end >= 0 {
