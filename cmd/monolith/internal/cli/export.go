@@ -148,7 +148,7 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 	flags.StringVar(&warmup, "warmup-from", "", "of native and savedmodel: make warm-up requests of these `examples`: files or a pattern, whose content tells what they are, kafka://host:port/topic, or, of a job file, source")
 	flags.IntVar(&o.WarmupExamples, "warmup-examples", 256, "with --warmup-from, of so many `examples`")
 	flags.Int64Var(&o.RowsPerFile, "rows-per-file", 1<<20, "about how many `rows` a file has at most")
-	flags.IntVar(&o.Workers, "workers", runtime.NumCPU(), "how `many` read and write side by side")
+	flags.IntVar(&o.Workers, "workers", runtime.GOMAXPROCS(0), "how `many` read and write side by side")
 	flags.Lookup("workers").DefValue = "one per CPU"
 	flags.StringVar(&o.Runner, "runner", "local", "`runner` of the graph: local, or one of Apache Beam's: prism, and with a job file flink, portable")
 	addSet(cmd, &set)
