@@ -21,7 +21,7 @@ type Peer interface {
 	// Streams and cuts of generations before end. It takes as long as reading the shard's part of the snapshot. Errors:
 	// [ErrCorrupt] and [ErrLayout], after which the shard has what it had; [ErrFull], after which it has no state;
 	// [ErrRolledBack] when it has that generation or one above, which is what a repeated call gets; [ErrNotReady] when there
-	// is no state to keep; [ErrMismatch] for a generation far above the clock; those of the log.
+	// is no state to keep; [ErrMismatch] for a generation centuries above the clock; those of the log.
 	Load(ctx context.Context, o LoadOptions) error
 	// Prepare makes the shard read a snapshot beside what it has and does, as one of so many shards: Load of that snapshot, as one of so many, has
 	// nothing to read then. After the first it reads of an incremental snapshot what has changed since the one before alone. Until it is ended the shard takes note of

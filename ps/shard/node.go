@@ -476,20 +476,15 @@ func (n *Node) above(generation uint64) error {
 		return fmt.Errorf("ps: shard %d of %d: the state is of generation %d already, not below %d: %w",
 			n.opts.Index, n.numShards(), n.highest, generation, ps.ErrRolledBack)
 	case generation > max(n.highest, uint64(time.Now().UnixMicro()))+maxAhead:
-		return fmt.Errorf("ps: shard %d of %d: generation %d is far above %d, and none would be left above it; it begins with the time at shard 0's machine (%s), and here it is %s: set the clock that is wrong: %w",
-			n.opts.Index, n.numShards(), generation, n.highest, clockOf(generation), clockOf(uint64(time.Now().UnixMicro())), ps.ErrMismatch)
+		return fmt.Errorf("ps: shard %d of %d: generation %d is far above %d, and none would be left above it: %w",
+			n.opts.Index, n.numShards(), generation, n.highest, ps.ErrMismatch)
 	}
 	return nil
 }
 
-// clockOf is the time that a generation was made of, as far as years have four digits.
-func clockOf(generation uint64) string {
-	const last = 253402300799999999 // of the year 9999
-	return time.UnixMicro(int64(min(generation, last))).UTC().Format(time.RFC3339)
-}
-
-// maxAhead is by how much a generation may be above the one before and the clock, in microseconds: about twelve days.
-const maxAhead = 1 << 40
+// maxAhead is by how much a generation may be above the one before and the clock, in microseconds: 285 years, of which there are 2,000 below the largest number. It is no clock's fault then.
+// A generation never comes down: one that was made while the clock of shard 0's machine was ahead stays in the logs when that is set, and shards that are new or have lost theirs must take it.
+const maxAhead = 1 << 53
 
 // keep only changes the generation: clients connect again and settles what it left.
 func (n *Node) keep(ctx context.Context, generation uint64) error {
