@@ -43,7 +43,7 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer) (code int, err error) {
 	flags := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	pattern := flags.String("run", "", "only changes whose name matches this `regexp`")
-	limit := flags.Duration("timeout", 4*time.Minute, "the `time` that the tests of one change have; hanging is noticed, too")
+	limit := flags.Duration("timeout", 4*time.Minute, "the `time` that the tests of one change have, or four times what they take without it where that is more; hanging is noticed, too")
 	only := flags.Bool("list", false, "name the changes and what they come from")
 	verbose := flags.Bool("v", false, "show what the tests printed")
 	if err := flags.Parse(args); err != nil {
@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string, out io.Writer) (code int, err error
 	if err != nil {
 		return 2, err
 	}
-	r := &runner{out: out, limit: *limit, verbose: *verbose, clean: map[string]error{}}
+	r := &runner{out: out, limit: *limit, verbose: *verbose, clean: map[string]cleanRun{}}
 	if r.dir, err = copyTree(ctx, root); err != nil {
 		return 2, err
 	}
@@ -113,35 +113,58 @@ type runner struct {
 	dir     string
 	limit   time.Duration
 	verbose bool
-	// clean is the result of a command's tests on the unchanged tree.
-	clean map[string]error
+	// clean is how a command's tests do on the unchanged tree.
+	clean map[string]cleanRun
 }
+
+// cleanRun is how tests did without a change.
+type cleanRun struct {
+	err  error
+	took time.Duration
+}
+
+// patience is how many times what tests take without a change, or the limit, they have before they are said to hang: on a machine that does other things too, tests that take
+// their time are no proof of anything.
+const patience = 4
+
+// limitOf is how long the tests of a change may take.
+func (c cleanRun) limitOf(least time.Duration) time.Duration { return max(least, patience*c.took) }
 
 // try makes a change, runs its tests and takes it back. It returns what noticed the change, or "".
 func (r *runner) try(ctx context.Context, m mutant) (noticed string, err error) {
 	// Tests that fail anyway notice nothing.
 	if _, known := r.clean[m.test]; !known {
-		_, err := r.test(ctx, m.test, r.limit)
-		r.clean[m.test] = err
+		began := time.Now()
+		output, err := r.test(ctx, m.test, patience*r.limit)
+		if err != nil && timedOut(output, err) {
+			err = fmt.Errorf("the tests have not ended within %s: %w; say with -timeout how long they take on this machine", patience*r.limit, err)
+		}
+		r.clean[m.test] = cleanRun{err, time.Since(began)}
 	}
-	if err := r.clean[m.test]; err != nil {
-		return "", fmt.Errorf("without any change, go test %s: %w", m.test, err)
+	clean := r.clean[m.test]
+	if clean.err != nil {
+		return "", fmt.Errorf("without any change, go test %s: %w", m.test, clean.err)
 	}
 	restore, err := m.apply(r.dir)
 	defer func() { err = errors.Join(err, restore()) }()
 	if err != nil {
 		return "", err
 	}
-	output, err := r.test(ctx, m.test, r.limit)
+	output, err := r.test(ctx, m.test, clean.limitOf(r.limit))
 	switch {
 	case err == nil:
 		return "", nil
 	case strings.Contains(output, "[build failed]") || strings.Contains(output, "[setup failed]"):
 		return "", fmt.Errorf("the change does not compile:\n%s", output)
-	case errors.Is(err, context.DeadlineExceeded), strings.Contains(output, "panic: test timed out"):
+	case timedOut(output, err):
 		return "noticed: the tests hang", nil
 	}
 	return "noticed by " + failures(output), nil
+}
+
+// timedOut reports whether tests did not end in time.
+func timedOut(output string, err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || strings.Contains(output, "panic: test timed out")
 }
 
 // buildTime is what building the tests may take beside running them; the first build is of everything.

@@ -54,13 +54,13 @@ func TestTry(t *testing.T) {
 		"go.mod": "module m\n\ngo 1.24\n",
 		"m.go":   "package m\n\nfunc Add(a, b int) int { return a + b }\n\nfunc Unused() int { return 1 }\n",
 		"m_test.go": "package m\n\nimport \"testing\"\n\nfunc TestAdd(t *testing.T) {\n\tif Add(1, 2) != 3 {\n\t\tt.Error(\"wrong\")\n\t}\n}\n\n" +
-			"func TestBad(t *testing.T) { t.Error(\"always\") }\n",
+			"func TestBad(t *testing.T) { t.Error(\"always\") }\n\n" + "func TestEndless(t *testing.T) { select {} }\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	r := &runner{out: os.Stderr, dir: dir, limit: time.Minute, clean: map[string]error{}}
+	r := &runner{out: os.Stderr, dir: dir, limit: time.Minute, clean: map[string]cleanRun{}}
 	for _, x := range []struct {
 		name     string
 		old, new string
@@ -74,12 +74,16 @@ func TestTry(t *testing.T) {
 		{"does not compile", "a + b", "a +", "-run TestAdd .", "", "does not compile"},
 		{"is not there", "a * b", "a", "-run TestAdd .", "", "0 times"},
 		{"fails anyway", "a + b", "a - b", "-run TestBad .", "", "without any change"},
+		{"never ends anyway", "a + b", "a - b", "-run TestEndless .", "", "have not ended within 4s"},
 		{"no such test", "a + b", "a - b", "-run TestNone .", "", "no test ran"},
 	} {
 		r.limit = time.Minute
-		if x.name == "hangs" {
+		switch x.name {
+		case "hangs":
 			r.limit = 3 * time.Second
 			x.noticed = "noticed"
+		case "never ends anyway":
+			r.limit = time.Second
 		}
 		m := mutant{name: x.name, incident: "i", test: x.test, edits: []edit{{"m.go", x.old, x.new}}}
 		noticed, err := r.try(context.WithoutCancel(t.Context()), m)
@@ -91,6 +95,16 @@ func TestTry(t *testing.T) {
 		}
 		if b, err := os.ReadFile(filepath.Join(dir, "m.go")); err != nil || !strings.Contains(string(b), "return a + b") || !strings.Contains(string(b), "return 1") {
 			t.Fatalf("%s: the change was not taken back: %v\n%s", x.name, err, b)
+		}
+	}
+}
+
+// TestSlowIsNotHanging: tests that take long without a change have longer with it.
+func TestSlowIsNotHanging(t *testing.T) {
+	t.Parallel()
+	for took, want := range map[time.Duration]time.Duration{time.Second: 4 * time.Minute, time.Minute: 4 * time.Minute, 3 * time.Minute: 12 * time.Minute} {
+		if got := (cleanRun{took: took}).limitOf(4 * time.Minute); got != want {
+			t.Errorf("%s after %s, want %s", got, took, want)
 		}
 	}
 }
