@@ -189,7 +189,7 @@ func TestServeModelsGRPC(t *testing.T) {
 	case err := <-done:
 		t.Fatal(err)
 	}
-	if err := job.ServeModels(t.Context(), o); !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), "--grpc: ") {
+	if err := job.ServeModels(t.Context(), o); !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), "--grpc: ") || !strings.Contains(err.Error(), "another address of this machine with --grpc") {
 		t.Errorf("a second server at %s: %v", o.GRPC, err)
 	}
 	dial := func(token string) *wire.Client {

@@ -78,7 +78,7 @@ func Serve(ctx context.Context, o ServerOptions) (*Server, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, port))
 	if err != nil {
-		return nil, fmt.Errorf("telemetry: %w: %w", ErrListen, err)
+		return nil, fmt.Errorf("telemetry: %w: %w; end what listens there (another run, perhaps), or set metrics.listen to another address of this machine, with port 0 to a free one", ErrListen, err)
 	}
 	logger := o.Logger
 	if logger == nil {

@@ -119,6 +119,11 @@ type RowShards struct {
 // replicaMark is between the addresses of the replicas of a row shard.
 const replicaMark = "|"
 
+// otherAddress says what to do about an address that cannot be listened at.
+func otherAddress(flag string) string {
+	return "end what listens there (another server, perhaps), or name another address of this machine with " + flag
+}
+
 // drainFor bounds how long requests that were begun are answered.
 const drainFor = 30 * time.Second
 
@@ -198,7 +203,7 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	}
 	l, err := wire.Listen(o.HTTP)
 	if err != nil {
-		return fault.Mark(fmt.Errorf("job: --http: %w", err), pipeline.ErrUnavailable, "")
+		return fault.Mark(fmt.Errorf("job: --http: %w", err), pipeline.ErrUnavailable, otherAddress("--http"))
 	}
 	addr, grpcAddr := l.Addr().String(), ""
 	limits := o.Limits
@@ -215,7 +220,7 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 		lis, err := wire.Listen(o.GRPC)
 		if err != nil {
 			stop()
-			return errors.Join(fault.Mark(fmt.Errorf("job: --grpc: %w", err), pipeline.ErrUnavailable, ""), l.Close())
+			return errors.Join(fault.Mark(fmt.Errorf("job: --grpc: %w", err), pipeline.ErrUnavailable, otherAddress("--grpc")), l.Close())
 		}
 		grpcAddr = lis.Addr().String()
 		with := serve.GRPCOptions{Reload: o.Reload}
