@@ -179,7 +179,7 @@ func TestFlink(t *testing.T) {
 		}
 		select {
 		case <-submitter.done:
-		case <-time.After(time.Minute):
+		case <-time.After(testbed.Patience(t)):
 			f.p.dump()
 			t.Fatal("the submitter continues without a job server")
 		}
@@ -367,9 +367,9 @@ func (f *flinkJob) more() {
 // delay, those of deterministic order for the others.
 func (f *flinkJob) reaches(what string) time.Duration {
 	f.t.Helper()
-	began, want := time.Now(), int64(f.done-4*97)
+	began, want, patience := time.Now(), int64(f.done-4*97), testbed.Patience(f.t)
 	for appliedIn(f.t, f.p.dir) < want {
-		if time.Since(began) > 3*time.Minute { // a session cluster is given 160 MiB of jars with each job
+		if time.Since(began) > patience { // a session cluster is given 160 MiB of jars with each job
 			f.p.dump()
 			f.t.Fatalf("%s: %d examples after %v, want %d", what, appliedIn(f.t, f.p.dir), time.Since(began), want)
 		}
@@ -408,9 +408,9 @@ func (f *flinkJob) ends(submitter *process, code int) {
 	f.t.Helper()
 	select {
 	case <-submitter.done:
-	case <-time.After(time.Minute):
+	case <-time.After(testbed.Patience(f.t)):
 		f.p.dump()
-		f.t.Fatal("the submitter did not end within a minute")
+		f.t.Fatal("the submitter did not end")
 	}
 	if got, ok := errors.AsType[*exec.ExitError](submitter.err); !ok || got.ExitCode() != code {
 		f.p.dump()
@@ -424,9 +424,9 @@ func (f *flinkJob) finish(more ...string) {
 	if f.done != clusterExamples {
 		f.t.Fatalf("only %d of %d examples were brought", f.done, clusterExamples)
 	}
-	f.p.wait(f.submit("last", more...), 2*time.Minute)
-	for began := time.Now(); len(pidsOf(f.t, f.worker)) > 0; time.Sleep(50 * time.Millisecond) {
-		if time.Since(began) > 30*time.Second {
+	f.p.wait(f.submit("last", more...), testbed.Patience(f.t))
+	for until := time.Now().Add(testbed.Patience(f.t)); len(pidsOf(f.t, f.worker)) > 0; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(until) {
 			f.t.Errorf("workers are left: %v", pidsOf(f.t, f.worker))
 			break
 		}
@@ -468,7 +468,7 @@ func TestFlinkCluster(t *testing.T) {
 	onFlink := []string{"--runner=flink", "--set", "beam.endpoint=" + c.Endpoint, "--set", "beam.flink_rest=" + c.REST}
 	running := func() string {
 		t.Helper()
-		for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		for until := time.Now().Add(testbed.Patience(t)); ; time.Sleep(100 * time.Millisecond) {
 			jobs, err := c.Jobs(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -478,7 +478,7 @@ func TestFlinkCluster(t *testing.T) {
 					return job.ID
 				}
 			}
-			if time.Since(began) > time.Minute {
+			if time.Now().After(until) {
 				t.Fatalf("no job runs: %+v", jobs)
 			}
 		}
@@ -519,10 +519,10 @@ func TestFlinkCluster(t *testing.T) {
 			f.reaches("after the job was stopped with a savepoint and restored")
 
 			cancelled := running()
-			for began := time.Now(); ; time.Sleep(100 * time.Millisecond) { // until it has a checkpoint of its own
+			for until := time.Now().Add(testbed.Patience(t)); ; time.Sleep(100 * time.Millisecond) { // until it has a checkpoint of its own
 				if _, err := c.Retained(t.Context(), cancelled); err == nil {
 					break
-				} else if time.Since(began) > time.Minute {
+				} else if time.Now().After(until) {
 					t.Fatal(err)
 				}
 			}

@@ -179,7 +179,7 @@ func (c *Cluster) start(t testing.TB, name, addr string, ready func(context.Cont
 	t.Helper()
 	n := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") })
 	all := slices.Concat(javaOptions("256m"), args[:n], []string{"-cp", filepath.Join(c.libs, "*")}, args[n:])
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testbed.Patience(t))
 	defer cancel()
 	p, err := jvm.Start(ctx, c.conf, filepath.Join(c.conf, name+".log"), addr, ready, all...)
 	if err != nil {
@@ -299,7 +299,7 @@ func startJobServer(t testing.TB, libs, dir, master, port, rest string) *JobServ
 	args := append(javaOptions("384m"), "-Xmx1g", "-cp", filepath.Join(libs, "*"), "org.apache.beam.runners.flink.FlinkJobServerDriver",
 		"--flink-master="+master, "--flink-conf-dir="+dir, "--job-host=127.0.0.1", "--job-port="+port,
 		"--artifact-port=0", "--expansion-port=0", "--artifacts-dir="+filepath.Join(dir, "artifacts"))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testbed.Patience(t))
 	defer cancel()
 	var err error
 	if s.process, err = jvm.Start(ctx, dir, filepath.Join(dir, "job-server.log"), s.Endpoint, nil, args...); err != nil {
@@ -356,13 +356,13 @@ func (s *JobServer) Checkpoints(ctx context.Context, id string) (completed, rest
 // CancelAll cancels all jobs, and returns when they have ended.
 func (s *JobServer) CancelAll(t testing.TB) {
 	t.Helper()
-	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+	for until := time.Now().Add(testbed.Patience(t)); ; time.Sleep(50 * time.Millisecond) {
 		jobs, err := s.Jobs(t.Context())
 		left := slices.DeleteFunc(jobs, func(j Job) bool { return j.State == "CANCELED" || j.State == "FINISHED" || j.State == "FAILED" })
 		if err == nil && len(left) == 0 || errors.Is(err, syscall.ECONNREFUSED) {
 			return // an embedded cluster ends with its job
 		}
-		if time.Since(began) > time.Minute {
+		if time.Now().After(until) {
 			t.Fatalf("realflink: jobs that do not end: %+v, %v", left, err)
 		}
 		for _, job := range left {

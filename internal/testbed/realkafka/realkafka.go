@@ -62,7 +62,7 @@ type Broker struct {
 func Start(t testing.TB) *Broker {
 	t.Helper()
 	jvm.Need(t, "kafka")
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testbed.Patience(t))
 	defer cancel()
 	libs, err := libraries(ctx)
 	if err != nil {
