@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -78,6 +79,9 @@ func (c complaints) Handle(ctx context.Context, r slog.Record) error {
 	switch {
 	case strings.HasPrefix(r.Message, "http: Accept error"):
 		r.Level = slog.LevelWarn
+		if strings.Contains(r.Message, syscall.EMFILE.Error()) {
+			r.Message += "; new connections wait until others end: raise the limit of open files (ulimit -n), or have fewer clients"
+		}
 	case strings.HasPrefix(r.Message, "http: panic serving"):
 		r.Level = slog.LevelError
 	}

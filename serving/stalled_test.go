@@ -357,7 +357,7 @@ func TestWhatNetHTTPSays(t *testing.T) {
 		t.Error(err)
 	}
 	got := log.String()
-	for _, want := range []string{"level=WARN msg=\"http: Accept error", "too many open files", "level=ERROR msg=\"http: panic serving"} {
+	for _, want := range []string{"level=WARN msg=\"http: Accept error", "too many open files", "raise the limit of open files (ulimit -n)", "level=ERROR msg=\"http: panic serving"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in the log:\n%s", want, got)
 		}
