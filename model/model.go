@@ -217,8 +217,8 @@ type Limited interface {
 
 // Keeper is a [Session] that may keep what it makes of the dense parameters.
 type Keeper interface {
-	// KeepDense says that the values of SetDense do not change until SetDense is called again, with the same ones or others. What the session makes of them is made once then: a prediction of few rows takes
-	// a half to a fifth of the time. Results have the same bits.
+	// KeepDense says that the values of SetDense do not change until SetDense is called again, with the same ones or others. What the session makes of them is made once then: products of few rows take
+	// a third to a fifth of the time. Results have the same bits.
 	KeepDense()
 }
 

@@ -47,7 +47,7 @@ func (c *cores) pin() error {
 // newSession makes a session that uses the processors that are to spare.
 func (v *Version) newSession() model.Session {
 	s := v.params.Model().Graph.NewSession(v.cores.each)
-	if k, ok := s.(model.Keeper); ok {
+	if k, ok := s.(model.Keeper); ok { // fetch says when they change
 		k.KeepDense()
 	}
 	if l, ok := s.(model.Limited); ok {

@@ -109,7 +109,7 @@ func TestInterpretedAVX512(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, test := range []string{"TestGemm/avx512", "TestGemmBlocks/avx512", "TestGemmBF16/avx512", "TestGemmBF16/amx", "TestRoundBF16/avx512", "TestKeep/avx512", "TestFormulas/avx512", "TestConversions/avx512", "TestEntries/avx512", "TestMaxMagnitude/avx512"} {
+	for _, test := range []string{"TestGemm/avx512", "TestGemmBlocks/avx512", "TestGemmBF16/avx512", "TestGemmBF16/amx", "TestGemm/amx", "TestGemmSpecial/amx", "TestGemmLargest/amx", "TestGemmKept/amx", "TestGemmOfParts", "TestGemmErrors", "TestRoundBF16/avx512", "TestKeep/avx512", "TestFormulas/avx512", "TestConversions/avx512", "TestEntries/avx512", "TestMaxMagnitude/avx512"} {
 		if !strings.Contains(string(out), "--- PASS: "+test) {
 			t.Errorf("%s was not run", test)
 		}

@@ -553,12 +553,18 @@ func (p *product) split(c []float32) {
 	}
 }
 
-// TestGemmOfParts: a product by AMX has the bits of one in its order, whatever the transposes, threads and parts of the rows.
-func TestGemmOfParts(t *testing.T) {
-	t.Parallel()
+// needsTiles skips a test of products by AMX where the processor has none. TestInterpretedAVX512 fails where these are not run, interpreted.
+func needsTiles(t *testing.T) {
+	t.Helper()
 	if simd.Foreign || !slices.Contains(simd.Available(), simd.AMX) {
 		t.Skip("products are those of OpenBLAS, or this processor has no AMX: TestInterpretedAVX512 interprets it")
 	}
+}
+
+// TestGemmOfParts: a product by AMX has the bits of one in its order, whatever the transposes, threads and parts of the rows.
+func TestGemmOfParts(t *testing.T) {
+	t.Parallel()
+	needsTiles(t)
 	shapes := [][3]int{{1, 17, 17}, {31, 33, 32}, {33, 64, 31}, {29, 70, 300}, {45, 97, 47}, {211, 129, 700}, {64, 400, 257}, {5, 33, 1030}, {2, 1500, 330}}
 	if testing.Short() {
 		shapes = shapes[:5]
@@ -596,9 +602,7 @@ func TestGemmOfParts(t *testing.T) {
 // TestGemmErrors: products by AMX, whose numbers are sums of three, have no larger errors than those of one number at a time, of numbers that are alike and of numbers of all sizes.
 func TestGemmErrors(t *testing.T) {
 	t.Parallel()
-	if simd.Foreign || !slices.Contains(simd.Available(), simd.AMX) {
-		t.Skip("products are those of OpenBLAS, or this processor has no AMX: TestInterpretedAVX512 interprets it")
-	}
+	needsTiles(t)
 	for name, size := range map[string]float64{"alike": 0, "of all sizes": 12} {
 		p := newProduct(3, false, false, 40, 60, 624, 0, 0)
 		rng := newRand(5)
@@ -628,22 +632,22 @@ func TestGemmErrors(t *testing.T) {
 	}
 }
 
+// row is where a row of A begins.
+func (p *product) row(i int) int {
+	if p.transA {
+		return i
+	}
+	return i * p.lda
+}
+
 // rows computes some rows of C.
 func (p *product) rows(pool *simd.Pool, from, to int, c []float32) {
-	at := from * p.lda
-	if p.transA {
-		at = from
-	}
-	pool.Gemm(p.transA, p.transB, to-from, p.n, p.k, p.a[at:], p.lda, p.b, p.ldb, c[from*p.ldc:], p.ldc, p.e)
+	pool.Gemm(p.transA, p.transB, to-from, p.n, p.k, p.a[p.row(from):], p.lda, p.b, p.ldb, c[from*p.ldc:], p.ldc, p.e)
 }
 
 // bf16 computes some rows of C of rounded operands.
 func (p *product) bf16(pool *simd.Pool, from, to int, c []float32) {
-	at := from * p.lda
-	if p.transA {
-		at = from
-	}
-	pool.GemmBF16(p.transA, p.transB, to-from, p.n, p.k, p.a[at:], p.lda, p.b, p.ldb, c[from*p.ldc:], p.ldc, p.e)
+	pool.GemmBF16(p.transA, p.transB, to-from, p.n, p.k, p.a[p.row(from):], p.lda, p.b, p.ldb, c[from*p.ldc:], p.ldc, p.e)
 }
 
 // half computes the product of an A that lies in 16 bits.

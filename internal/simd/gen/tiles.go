@@ -27,7 +27,7 @@ func tileKernels(a *asm) {
 }
 
 // sums emits a kernel that multiplies blocks of 32 rows of A by a panel of 32 columns. Four tiles hold the sums of a block, whose places are in C, two a step of its rows and two a step of the panel: 32 numbers along k.
-// steps is the loop over the steps of a block, after which x is at the next block.
+// steps emits what begins a block, if anything does, and a step, after the last of which x is at the next block.
 func (a *asm) sums(steps func(x, panel reg.GPVirtual) (begin, step func())) {
 	blocks, x, b, c, ldc := a.gp("blocks"), a.gp("x"), a.gp("b"), a.gp("c"), a.gp("ldc")
 	a.tiled("LDTILECFG", nil, at(a.gp("config"), 0))
