@@ -10,8 +10,9 @@ import (
 // so that one that is used again allocates nothing; it is used by one goroutine at a time.
 type Segments struct {
 	// Rows are the addresses of the rows, each a multiple of 4; one that occurs twice is updated twice. Their memory neither moves nor
-	// goes away.
-	Rows []uintptr
+	// goes away. Distinct says that none occurs twice, so that nobody looks whether one does.
+	Rows     []uintptr
+	Distinct bool
 	// Weights and State are where in a row they begin, in bytes. Weights are Dim floats, the state is as many for each of the vectors
 	// that a rule has.
 	Weights, State uintptr
@@ -291,6 +292,10 @@ func (s *Segments) correct(rows []uintptr, vectors int, rate, beta1, beta2 float
 func (s *Segments) next() bool {
 	if s.to == len(s.Rows) {
 		return false
+	}
+	if s.Distinct {
+		s.from, s.to = s.to, len(s.Rows)
+		return true
 	}
 	if s.run++; s.run == longestRun {
 		clear(s.seen[:])

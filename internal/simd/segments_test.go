@@ -73,7 +73,14 @@ func TestSegments(t *testing.T) {
 				}
 				for _, n := range sizes {
 					for _, l2 := range []float32{0, 0.02} {
-						for _, gap := range []int{0, 3} {
+						for k, gap := range []int{0, 3, 3} {
+							s.Distinct = k == 2
+							place := func(i int) int { // where the row of a number lies: the last one first, but for some that lie where others do
+								if i%6 == 5 && !s.Distinct {
+									return n - 1 - i/2
+								}
+								return n - 1 - i
+							}
 							const before, between, after = 3, 2, 1 // what else a row has
 							states := r.vectors*dim + r.others
 							stride := before + dim + between + states + after
@@ -97,14 +104,14 @@ func TestSegments(t *testing.T) {
 							want := append([]float32(nil), rows...)
 							s.Rows = s.Rows[:0]
 							for i := range n {
-								s.Rows = append(s.Rows, uintptr(unsafe.Pointer(&rows[place(i, n)*stride])))
+								s.Rows = append(s.Rows, uintptr(unsafe.Pointer(&rows[place(i)*stride])))
 							}
 							s.Weights, s.State, s.Dim = 4*before, uintptr(4*(before+dim+between)), dim
 							s.Grads, s.Step, s.L2 = grads, dim+gap, l2
 							r.all(&s)
 							restore := simd.SetActive(simd.Portable)
 							for i := range n {
-								row, g := want[place(i, n)*stride:], append([]float32(nil), grads[i*(dim+gap):][:dim]...)
+								row, g := want[place(i)*stride:], append([]float32(nil), grads[i*(dim+gap):][:dim]...)
 								w := row[before:][:dim]
 								if l2 != 0 {
 									simd.AddScaled(l2, w, g)
@@ -124,14 +131,6 @@ func TestSegments(t *testing.T) {
 			}
 		}
 	})
-}
-
-// place is where the row of a number lies: the last one first, but for some that lie where others do.
-func place(i, n int) int {
-	if i%6 == 5 {
-		return n - 1 - i/2
-	}
-	return n - 1 - i
 }
 
 // TestSegmentsAllocateNothing: buffers are kept.

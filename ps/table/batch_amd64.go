@@ -322,6 +322,7 @@ func (s *updateSpread) Part(i int) {
 // different rows may overlap where all are known and save is not set: who calls has seen to it that nothing is to be kept of them.
 func (t *Mem) applyRows(l *lane, u *Update, known []uint32, save bool) {
 	at, ids, missed := &l.chunk.at, &l.chunk.ids, &l.chunk.missed
+	l.segments.Distinct = known != nil // as [param.Found] has it
 	resolve := func(from int) {
 		if from >= len(u.Keys) {
 			return
