@@ -83,7 +83,7 @@ type split struct {
 	stem    string
 	at      pipeline.Progress // of what was taken
 	stored  pipeline.Position // the end of what is visible
-	from    pipeline.Position // where the range begins that was taken behind it
+	from    pipeline.Position // where the next file begins: at stored, or where the split does
 	columns *arrow.Schema     // of what was taken last, which may have had no rows
 	file    *file             // nil: none is begun
 	failed  error             // of a file that did not become visible: the next one must not begin after it
@@ -255,7 +255,8 @@ func (w *Writer) put(ctx context.Context, sp *split, b *pipeline.Batch) error {
 		return w.fault("%s has columns %s, earlier ones %s: %w", b.Origin(), columns, w.columns, pipeline.ErrSchema)
 	}
 	if sp.file == nil {
-		if err := w.begin(ctx, sp, columns, sp.at.Position); err != nil {
+		// From where the last file ends, also where what comes first has no rows: the next file has one name, whatever batches an owner makes.
+		if err := w.begin(ctx, sp, columns); err != nil {
 			return err
 		}
 	}
@@ -265,9 +266,9 @@ func (w *Writer) put(ctx context.Context, sp *split, b *pipeline.Batch) error {
 	return nil
 }
 
-// begin begins the next file of a split.
-func (w *Writer) begin(ctx context.Context, sp *split, columns *arrow.Schema, from pipeline.Position) (err error) {
-	if sp.file, err = begin(ctx, w.opts.Dir, fileName(sp.stem, from, w.format.Extension()), w.format, columns, from); err != nil {
+// begin begins the next file of a split, at the end of what is visible.
+func (w *Writer) begin(ctx context.Context, sp *split, columns *arrow.Schema) (err error) {
+	if sp.file, err = begin(ctx, w.opts.Dir, fileName(sp.stem, sp.from, w.format.Extension()), w.format, columns, sp.from); err != nil {
 		return w.cannotWrite(ctx, err)
 	}
 	return nil
@@ -331,7 +332,7 @@ func (w *Writer) Totals() (files, rows, bytes int64) {
 func (w *Writer) Flush(ctx context.Context) error {
 	return w.each(ctx, func(sp *split) (bool, error) {
 		if sp.file == nil && sp.at.Position > sp.from {
-			if err := w.begin(ctx, sp, sp.columns, sp.from); err != nil {
+			if err := w.begin(ctx, sp, sp.columns); err != nil {
 				sp.failed = err
 				return false, err
 			}

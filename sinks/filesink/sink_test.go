@@ -335,6 +335,43 @@ func TestFencing(t *testing.T) {
 	})
 }
 
+// TestFencingBehindRangeWithoutRows: the next file of a split has one name, wherever the first of its rows is. Of two owners who continue from one position one
+// makes its rows visible, also where their batches end in other places, so that for one of them a range without rows comes first.
+func TestFencingBehindRangeWithoutRows(t *testing.T) {
+	each(t, func(t *testing.T, f format) {
+		mem := memory.NewGoAllocator()
+		o := filesink.Options{Dir: t.TempDir()}
+		first, second := f.writer(t, o), f.writer(t, o)
+		for _, w := range []*filesink.Writer{first, second} {
+			if _, err := w.Resume(t.Context(), "test", []pipeline.Split{{Name: "a"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// The rows of the split are those from 5 on.
+		rows := func(from, to, first pipeline.Position) *pipeline.Batch {
+			b := pipelinetest.Numbers(t, mem, "a", from, to)
+			defer b.Release()
+			part, err := pipeline.NewBatch(pipelinetest.Numbers(t, mem, "a", first, to).Record(), b.Origin())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return part
+		}
+		if err := errors.Join(first.Write(t.Context(), rows(0, 10, 5)), second.Write(t.Context(), rows(0, 5, 5)), second.Write(t.Context(), rows(5, 10, 5))); err != nil {
+			t.Fatal(err)
+		}
+		if err := first.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := second.Flush(t.Context()); !errors.Is(err, pipeline.ErrFenced) {
+			t.Errorf("the second with the same rows: %v", err)
+		}
+		if diff := cmp.Diff(map[string][]int64{"a": {5, 6, 7, 8, 9}}, f.stored(t, o.Dir)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 // TestShownIf: a file is visible only when who is asked about its split has agreed, before it is full and at the end.
 func TestShownIf(t *testing.T) {
 	each(t, func(t *testing.T, f format) {
