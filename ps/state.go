@@ -27,6 +27,28 @@ func SourceState(source, split string) string { return snapshot.SourceState + so
 // StageState is the key of the worker state that a stage with state keeps of a split of a source. It is its owner's and left
 // out of digests like [SourceState]: when it was taken depends on the moment.
 func StageState(stage, source, split string) string {
-	plain := strings.NewReplacer("%", "%25", "/", "%2F", " ", "%20")
-	return SourceState(plain.Replace(stage)+" of "+plain.Replace(source), split)
+	return SourceState(plain.Replace(stage)+stageOf+plain.Replace(source), split)
+}
+
+// stageOf is what a name without spaces does not have.
+const stageOf = " of "
+
+var (
+	plain = strings.NewReplacer("%", "%25", "/", "%2F", " ", "%20")
+	named = strings.NewReplacer("%25", "%", "%2F", "/", "%20", " ")
+)
+
+// SplitOfState returns the split whose owner the state under a key is, that of its source or of a stage; ok is false where it is nobody's.
+func SplitOfState(key string) (id SplitID, ok bool) {
+	rest, ok := strings.CutPrefix(key, snapshot.SourceState)
+	if !ok {
+		return SplitID{}, false
+	}
+	if id.Source, id.Split, ok = strings.Cut(rest, "/"); !ok {
+		return SplitID{}, false
+	}
+	if _, source, stage := strings.Cut(id.Source, stageOf); stage {
+		id.Source = named.Replace(source)
+	}
+	return id, true
 }

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -644,26 +643,16 @@ func (c *Cluster) InitState(ctx context.Context, key string, value []byte) (stor
 
 // SetStateAt is SetState for what the leader of the workers has decided on a state of the shards: a leader that was
 // replaced meanwhile, or one that speaks of a state that the shards have gone back from, changes nothing. The state of a
-// split, under [ps.SourceState], is its owner's instead. Errors: [ps.ErrFenced] for who does not lead or own (any more), [ps.ErrRolledBack] for another generation, [ps.ErrRejoin], [ps.ErrClosed].
+// split, under [ps.SourceState] or [ps.StageState], is its owner's instead. Errors: [ps.ErrFenced] for who does not lead or own (any more), [ps.ErrRolledBack] for another generation, [ps.ErrRejoin], [ps.ErrClosed].
 func (c *Cluster) SetStateAt(ctx context.Context, member, generation uint64, key string, value []byte) error {
 	may := c.groups.leads
-	if id, ok := splitOfState(key); ok {
+	if id, ok := ps.SplitOfState(key); ok {
 		may = func(member uint64) error { return c.groups.owns(member, id) }
 	}
 	if err := may(member); err != nil {
 		return err
 	}
 	return c.first.SetState(ctx, generation, key, value)
-}
-
-// splitOfState is the inverse of SourceState.
-func splitOfState(key string) (id ps.SplitID, ok bool) {
-	rest, ok := strings.CutPrefix(key, snapshot.SourceState)
-	if !ok {
-		return ps.SplitID{}, false
-	}
-	id.Source, id.Split, ok = strings.Cut(rest, "/")
-	return id, ok
 }
 
 // State returns a blob of worker state as of the last marker or snapshot restored, or nil. It must not be changed.

@@ -54,11 +54,13 @@ func TestTwoSources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.SetStateAt(t.Context(), a, in.Generation, ps.SourceState("stream", "x"), []byte("v")); !errors.Is(err, ps.ErrFenced) {
-		t.Errorf("the state of another source's split: %v, want ErrFenced", err)
-	}
-	if err := c.SetStateAt(t.Context(), b, in.Generation, ps.SourceState("stream", "x"), []byte("v")); err != nil {
-		t.Error(err)
+	for of, key := range map[string]string{"source": ps.SourceState("stream", "x"), "stage": ps.StageState("my join", "stream", "x")} {
+		if err := c.SetStateAt(t.Context(), a, in.Generation, key, []byte("v")); !errors.Is(err, ps.ErrFenced) {
+			t.Errorf("what a %s keeps of another source's split: %v, want ErrFenced", of, err)
+		}
+		if err := c.SetStateAt(t.Context(), b, in.Generation, key, []byte("v")); err != nil {
+			t.Errorf("what a %s keeps of a split, by its owner: %v", of, err)
+		}
 	}
 	for _, source := range []string{"backfill", "stream"} {
 		cl, err := c.Client(t.Context(), source)
