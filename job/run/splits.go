@@ -160,10 +160,12 @@ func (t *trainer) probe(ctx context.Context) (agreed bool, _ error) {
 		return false, err
 	}
 	var state stored.Trainer
-	if b, err := t.shards.State(ctx, stored.TrainerKey); err == nil && b != nil {
-		if err := json.Unmarshal(b, &state); err != nil {
-			return false, fmt.Errorf("job: the snapshot's trainer state: %w", err)
-		}
+	b, err := t.shards.State(ctx, stored.TrainerKey)
+	if err == nil && b != nil {
+		err = json.Unmarshal(b, &state)
+	}
+	if err != nil {
+		return false, fmt.Errorf("job: the trainer state: %w", err)
 	}
 	k := &knownSplits{records: maps.Clone(all[node])}
 	if k.records == nil {

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/monolith-go/monolith/job/components"
 	"github.com/monolith-go/monolith/job/spec"
+	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/ps"
 )
@@ -17,11 +19,12 @@ import (
 // stateOnly is the worker state of shards, with what happens after one is stored.
 type stateOnly struct {
 	shards
-	state map[string][]byte
-	after func()
+	state  map[string][]byte
+	after  func()
+	failed map[string]error // by key, of reading
 }
 
-func (s *stateOnly) State(_ context.Context, key string) ([]byte, error) { return s.state[key], nil }
+func (s *stateOnly) State(_ context.Context, key string) ([]byte, error) { return s.state[key], s.failed[key] }
 
 func (s *stateOnly) SetState(_ context.Context, key string, value []byte) error {
 	s.state[key] = value
@@ -98,5 +101,35 @@ model: lr
 	write("user,click\nu3,1\nu4,0\nu5,0\n")
 	if another := know(b); another.Identity != first.Identity || len(b.known.names) != 1 || b.known.names[0] != "part.csv~2" {
 		t.Errorf("stored is %+v; another file is read as %q", another, b.known.names)
+	}
+}
+
+// TestUnknownTrainerState: a run that cannot be told how many epochs there were does not go by there having been none.
+func TestUnknownTrainerState(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "part.csv")
+	if err := os.WriteFile(path, []byte("user,click\nu1,1\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := spec.Decode(fmt.Appendf(nil, `
+version: 1
+dir: %q
+source: {text: {files: [%q]}}
+parse: {format: csv, header: true, features: [{name: user}], label: click}
+model: lr
+`, t.TempDir(), path), "unknown.yaml", spec.LoadOptions{Components: components.All()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := wiring.Model(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stateOnly{state: map[string][]byte{}, failed: map[string]error{stored.TrainerKey: ps.ErrUnreachable}}
+	if err := (&trainer{cfg: cfg, model: m, shards: s}).know(t.Context()); !errors.Is(err, ps.ErrUnreachable) {
+		t.Errorf("the trainer state cannot be read: %v", err)
+	}
+	if len(s.state) > 0 {
+		t.Errorf("stored was %q", s.state)
 	}
 }
