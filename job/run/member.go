@@ -72,19 +72,24 @@ func (m *member) watch() {
 func (m *member) longestPause() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := time.Now()
-	m.pause = max(m.pause, now.Sub(m.lastSeen))
-	m.lastSeen = now
-	return m.pause
+	return m.paused()
 }
 
 // takePause returns longestPause and starts over.
 func (m *member) takePause() time.Duration {
-	pause := m.longestPause()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	pause := m.paused()
 	m.pause = 0
 	return pause
+}
+
+// paused is longestPause. It needs the lock.
+func (m *member) paused() time.Duration {
+	now := time.Now()
+	m.pause = max(m.pause, now.Sub(m.lastSeen))
+	m.lastSeen = now
+	return m.pause
 }
 
 // listen keeps the assignment up to date until close.
