@@ -48,16 +48,17 @@ func Scale(ctx context.Context, cfg *spec.Config, o ScaleOptions) (done *result.
 			return nil, fault.Config("job: --to: %w", err)
 		}
 	}
-	err = ask(ctx, cfg, o.Asking, "end it, change ps.shards and start it again", func(remote *rpc.Remote) error {
-		stop := o.watch(ctx, remote, len(to))
-		r, err := remote.Scale(ctx, wiring.Addrs(&cfg.PS, to))
+	err = askShards(ctx, cfg, o.Asking, "end it, change ps.shards and start it again", func(s remoteShards) error {
+		stop := o.watch(ctx, s.Remote, len(to))
+		r, err := s.Scale(ctx, wiring.Addrs(&cfg.PS, to))
 		stop()
-		if err == nil {
-			done = &result.Scaled{
-				Before: r.From, Shards: r.To, Addresses: to, Snapshot: r.Snapshot, Rows: r.Rows, Again: r.Again, Took: r.Took.Seconds(), Pause: r.Pause.Seconds(),
-			}
+		if err != nil {
+			return fault.Unavailable(err)
 		}
-		return err
+		done = &result.Scaled{
+			Before: r.From, Shards: r.To, Addresses: to, Snapshot: r.Snapshot, Rows: r.Rows, Again: r.Again, Took: r.Took.Seconds(), Pause: r.Pause.Seconds(),
+		}
+		return nil
 	})
 	return done, err
 }

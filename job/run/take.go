@@ -34,29 +34,16 @@ type TakeOptions struct {
 	Note string
 }
 
-// ask calls f with the parameter server of a job whose shards are in processes of their own. Errors: [pipeline.ErrConfig] for a job without
-// ps.addresses, which otherwise says of, [pipeline.ErrUnavailable], those of f.
-func ask(ctx context.Context, cfg *spec.Config, how Asking, otherwise string, f func(*rpc.Remote) error) (err error) {
-	if !cfg.PS.Remote() {
-		return fault.Config("job: the shards of this job are in the process that trains it (ps.addresses is empty), which nobody can ask; %s", otherwise)
-	}
-	remote, _, err := Connect(ctx, cfg, how)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, remote.Close(context.WithoutCancel(ctx))) }()
-	return fault.Unavailable(f(remote))
-}
-
 // Take asks the coordinator of a job whose shards are in processes of their own for a snapshot, and returns when it is durable. Training continues. Errors:
 // [pipeline.ErrConfig] for a job without ps.addresses, [pipeline.ErrUnavailable], those of taking one.
 func Take(ctx context.Context, cfg *spec.Config, o TakeOptions) (taken *result.SnapshotTaken, err error) {
-	err = ask(ctx, cfg, o.Asking, "send it the signal SIGUSR2: kill -USR2 PID", func(remote *rpc.Remote) error {
-		info, err := remote.Snapshot(ctx, ps.SnapshotOptions{Pin: o.Pin, Note: o.Note})
-		if err == nil {
-			taken = &result.SnapshotTaken{SnapshotEntry: stored.Describe(&info), Took: info.Took.Seconds(), Stall: info.Stall.Seconds()}
+	err = askShards(ctx, cfg, o.Asking, "send it the signal SIGUSR2: kill -USR2 PID", func(s remoteShards) error {
+		info, err := s.Snapshot(ctx, ps.SnapshotOptions{Pin: o.Pin, Note: o.Note})
+		if err != nil {
+			return fault.Unavailable(err)
 		}
-		return err
+		taken = &result.SnapshotTaken{SnapshotEntry: stored.Describe(&info), Took: info.Took.Seconds(), Stall: info.Stall.Seconds()}
+		return nil
 	})
 	return taken, err
 }
