@@ -330,9 +330,15 @@ func (c *consuming) run(ctx context.Context) error {
 		if !c.follow || !errors.Is(err, ps.ErrRolledBack) {
 			return err
 		}
-		// There are more or fewer shards now, which give all rows.
+		// There are more or fewer shards now, which give all rows. Those that are not yet what shard 0 says they are get the time to be.
+		if !wait(ctx, shardsChange) {
+			return nil
+		}
 	}
 }
+
+// shardsChange is how long is waited before shards are asked again that are others than was thought.
+const shardsChange = 100 * time.Millisecond
 
 // passes is run for so many shards.
 func (c *consuming) passes(ctx context.Context, from *ps.Consumer, shards int) error {
