@@ -187,6 +187,36 @@ func TestScaleWithStandbys(t *testing.T) {
 	c.exact(t)
 }
 
+// TestScaleIsNoLoss: where the number of shards changes and nothing is lost, no process says that the shards went back, or that the log of one that is added is missing.
+func TestScaleIsNoLoss(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, 100_000_000, 2000, "")
+	section := func(addrs []string) string {
+		return fmt.Sprintf("ps: {addresses: [%s], retry: 2m, durability: wal}\n", strings.Join(addrs, ", "))
+	}
+	addrs := append(c.addrs[:1:1], testbed.FreeAddr(t))
+	c.job = c.write(t, "job.yaml", "run", section(c.addrs))
+	edited := c.write(t, "edited.yaml", "run", section(addrs))
+	first := c.serve(t)[0]
+	worker := start(t, "", "train", c.job)
+	for len(c.snapshots()) < 2 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	second := start(t, "", "ps", edited, "--shard", "1").says("listens")
+	monolith(t, "ps", "scale", edited).wants(t, 0)
+	worker.says("there are 2 shards now, 1 before; this worker goes on with them")
+	worker.end(syscall.SIGTERM).wants(t, 143)
+	first.end(syscall.SIGTERM).wants(t, 0)
+	second.end(syscall.SIGTERM).wants(t, 0)
+	for _, p := range []*child{worker, first, second} {
+		for _, no := range []string{"gone back", "gives back nothing"} {
+			if strings.Contains(p.text(), no) {
+				t.Errorf("%q is said, though nothing is lost:\n%s", no, p.text())
+			}
+		}
+	}
+}
+
 // ended reports whether a process has ended for good.
 func ended(pr *process) bool {
 	select {

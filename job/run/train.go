@@ -88,17 +88,19 @@ func unsafe(err error) error {
 // trainer is one run of a job.
 type trainer struct {
 	// gaveUp is called when the shards in this process cannot be stored any more.
-	gaveUp  func(error)
-	cfg     *spec.Config
-	opts    Options
-	log     *slog.Logger
-	hooks   *telemetry.Metrics // nil without a registerer
-	model   model.Model
-	plan    *pipeline.Plan // of the whole job
-	shards  shards
-	monitor *monitor
-	state   *stored.Trainer
-	doubted []string // of the last evaluation
+	gaveUp func(error)
+	cfg    *spec.Config
+	opts   Options
+	log    *slog.Logger
+	hooks  *telemetry.Metrics // nil without a registerer
+	model  model.Model
+	plan   *pipeline.Plan // of the whole job
+	shards shards
+	// numShards is how many shards there were when that was asked last; 0 with shards in this process, whose number stays.
+	numShards int
+	monitor   *monitor
+	state     *stored.Trainer
+	doubted   []string // of the last evaluation
 	// former is what the state that belongs to a source was of the source before, by key, where this run was the leader that had it start over.
 	former map[string][]byte
 	// reference is what gradients of rows are sums over a batch divided by; otherBatch reports that the user was notified of it.

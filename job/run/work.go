@@ -22,6 +22,7 @@ import (
 	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
+	"github.com/monolith-go/monolith/ps/rpc"
 	"github.com/monolith-go/monolith/runners/local"
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
@@ -73,6 +74,7 @@ func (t *trainer) train(ctx context.Context) (*result.TrainResult, error) {
 	defer end()
 	acks.Go(func() { t.watchGrowth(watch, m) })
 
+	t.countShards(ctx)
 	if err := t.follow(ctx, m); err != nil {
 		return nil, fault.Unavailable(t.rescue(ctx, m, err))
 	}
@@ -129,6 +131,12 @@ func (t *trainer) recover(ctx context.Context, m *member, a ps.Assignment, err e
 	case ctx.Err() != nil:
 		return false, err
 	case errors.Is(err, ps.ErrRolledBack):
+		before := t.numShards
+		if t.countShards(ctx); before != t.numShards {
+			t.notice("there are %d shards now, %d before; this worker goes on with them", t.numShards, before)
+			t.log.Info("the number of shards has changed", "from", before, "to", t.numShards, "generation", a.Generation)
+			break
+		}
 		t.notice("the shards have gone back to an earlier state; this worker goes back with them")
 		t.log.Warn("the shards have gone back", "generation", a.Generation, "err", err)
 	case errors.Is(err, ps.ErrTorn), errors.Is(err, ps.ErrGap):
@@ -153,6 +161,15 @@ func (t *trainer) recover(ctx context.Context, m *member, a ps.Assignment, err e
 		return false, err
 	}
 	return false, nil
+}
+
+// countShards takes note of how many shards there are in other processes. Where they do not answer it stays as it was: who asks them next reports that.
+func (t *trainer) countShards(ctx context.Context) {
+	if remote, is := t.shards.(*rpc.Remote); is {
+		if n, err := remote.NumShards(ctx); err == nil {
+			t.numShards = n
+		}
+	}
 }
 
 // source is what the job trains on.

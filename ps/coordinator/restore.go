@@ -193,8 +193,9 @@ func (c *Cluster) assemble(ctx context.Context, back bool) error {
 		newest = max(newest, s.Generation)
 		c.mu.Lock()
 		c.mu.newest = max(c.mu.newest, s.LogBase) // also of a snapshot that was begun only
+		scaling := c.mu.scaling                   // then a shard without a log is one that is added, and nothing is missing
 		c.mu.Unlock()
-		if s.Recovery.Lost != "" {
+		if s.Recovery.Lost != "" && !scaling {
 			c.opts.Logger.WarnContext(ctx, "log gives back nothing", "shard", s.Shard, "reason", s.Recovery.Lost)
 		}
 	}
