@@ -136,8 +136,12 @@ func (r *runner) try(ctx context.Context, m mutant) (noticed string, err error) 
 	if _, known := r.clean[m.test]; !known {
 		began := time.Now()
 		output, err := r.test(ctx, m.test, patience*r.limit)
-		if err != nil && timedOut(output, err) {
+		switch {
+		case err == nil:
+		case timedOut(output, err):
 			err = fmt.Errorf("the tests have not ended within %s: %w; say with -timeout how long they take on this machine", patience*r.limit, err)
+		case errors.As(err, new(*exec.ExitError)): // by chance perhaps, and then nobody sees it again
+			err = fmt.Errorf("%w: %s:\n%s", err, failures(output), output)
 		}
 		r.clean[m.test] = cleanRun{err, time.Since(began)}
 	}

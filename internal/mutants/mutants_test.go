@@ -73,7 +73,7 @@ func TestTry(t *testing.T) {
 		{"hangs", "return a + b", "for {\n\t}", "-run TestAdd .", "", ""},
 		{"does not compile", "a + b", "a +", "-run TestAdd .", "", "does not compile"},
 		{"is not there", "a * b", "a", "-run TestAdd .", "", "0 times"},
-		{"fails anyway", "a + b", "a - b", "-run TestBad .", "", "without any change"},
+		{"fails anyway", "a + b", "a - b", "-run TestBad .", "", "without any change, go test -run TestBad .: exit status 1: TestBad:\n"},
 		{"never ends anyway", "a + b", "a - b", "-run TestEndless .", "", "have not ended within 4s"},
 		{"no such test", "a + b", "a - b", "-run TestNone .", "", "no test ran"},
 	} {
