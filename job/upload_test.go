@@ -91,10 +91,7 @@ func TestMachineLost(t *testing.T) {
 	if err != nil || !slices.Equal(pruned.Gone, []string{url + "/snap-00000002"}) {
 		t.Errorf("%+v, %v", pruned, err)
 	}
-	cfg := uploaded(t, filepath.Join(t.TempDir(), "fetched"), url)
-	if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	cfg := uploaded(t, filepath.Join(t.TempDir(), "fetched"), url) // a dir that is not there, as on another machine
 	got, err := job.FetchJobSnapshot(t.Context(), cfg, job.FetchOptions{})
 	if err != nil || digest(t, got.Path) != want || got.Path != filepath.Join(cfg.Dir, "snapshots", "snap-00000004") {
 		t.Errorf("%+v, %v", got, err)

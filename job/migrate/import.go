@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -22,7 +21,6 @@ import (
 	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/model/param"
-	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/snapshot"
@@ -72,9 +70,6 @@ func Import(ctx context.Context, c *spec.Config, o ImportOptions) (_ *result.Imp
 		dir = stored.SnapshotsIn(c)
 	}
 	if !o.DryRun {
-		if err := os.MkdirAll(c.Dir, 0o755); err != nil {
-			return nil, fault.Mark(fmt.Errorf("job: %w", err), pipeline.ErrUnavailable, "")
-		}
 		lock, err := stored.Claim(c, stored.LockName(0), "another run has")
 		if err != nil {
 			return nil, err

@@ -217,9 +217,6 @@ func (s *serving) open(ctx context.Context) error {
 		return err
 	}
 	s.id = wiring.Identity(s.cfg, plan, m)
-	if err := os.MkdirAll(s.cfg.Dir, 0o755); err != nil {
-		return stored.Unwritable(err)
-	}
 	for _, i := range s.opts.Shards {
 		name, what := stored.LockName(i), fmt.Sprintf("shard %d is served already, by another process that uses", i)
 		if s.opts.Standby {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -195,9 +194,6 @@ func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp fun
 
 // openShards opens the shards in this process.
 func (t *trainer) openShards(ctx context.Context) (err error) {
-	if err := os.MkdirAll(t.cfg.Dir, 0o755); err != nil {
-		return stored.Unwritable(err)
-	}
 	if t.lock, err = stored.Claim(t.cfg, stored.LockName(0), "another process is training with"); err != nil {
 		return err
 	}

@@ -33,8 +33,11 @@ func Unwritable(err error) error {
 }
 
 // Claim makes a part of the job's dir this process's alone: two runs would overwrite each other's snapshots. taken says
-// what it means that another process has it.
+// what it means that another process has it. A dir that is not there yet is made.
 func Claim(c *spec.Config, name, taken string) (*fsx.Lock, error) {
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return nil, Unwritable(err)
+	}
 	lock, err := fsx.TryLock(filepath.Join(c.Dir, name))
 	if errors.Is(err, fsx.ErrLocked) {
 		return nil, fault.Mark(fmt.Errorf("job: %s %s", taken, c.Dir), pipeline.ErrUnavailable, "wait for it to end, or give this job another dir")
