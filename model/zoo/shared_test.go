@@ -165,7 +165,8 @@ func TestSharedBottomFaults(t *testing.T) {
 	cfg.Name = zoo.DeepFM
 	_, err = zoo.New(cfg)
 	for _, want := range []string{
-		"deepfm has one head of width 1, not 2; use shared_bottom", `feature "history" attends to "item", which deepfm does not support`,
+		"deepfm has one head of width 1, not 2; use shared_bottom or mmoe or ple or snr", // and not esmm, which wants probabilities
+		`feature "history" attends to "item", which deepfm does not support`,
 		`table "users": dim 3 is not 4`, `feature "tags": its entries interact and cannot be pooled by their maximum`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

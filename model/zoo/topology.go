@@ -344,9 +344,14 @@ func checkMMoE(c Config, bad func(format string, args ...any)) {
 	}
 }
 
+// notForESMM reports whether a head is none of those whose probabilities are multiplied.
+func (c Config) notForESMM(h model.Head) bool {
+	return h.Loss != loss.CrossEntropy || h.Width != c.Heads[0].Width
+}
+
 func checkESMM(c Config, bad func(format string, args ...any)) {
 	for _, h := range c.Heads {
-		if h.Loss != loss.CrossEntropy || h.Width != c.Heads[0].Width {
+		if c.notForESMM(h) {
 			bad("head %q has loss %s and width %d: heads of esmm are probabilities, with loss %s, all of one width", h.Name, h.Loss, h.Width, loss.CrossEntropy)
 		}
 	}
