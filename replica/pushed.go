@@ -52,8 +52,11 @@ func (p *Pushed) Model() *export.Model { return p.base.Model() }
 // Manifest is the checksum of the export's manifest.
 func (p *Pushed) Manifest() uint32 { return p.base.Manifest() }
 
-// Shortened is that of the export.
-func (p *Pushed) Shortened() error { return p.base.Shortened() }
+// Changed is that of the export.
+func (p *Pushed) Changed(ctx context.Context) error { return p.base.Changed(ctx) }
+
+// Verify is that of the export.
+func (p *Pushed) Verify(ctx context.Context) (faults []error, err error) { return p.base.Verify(ctx) }
 
 // AsOf is when the snapshot of the export was taken.
 func (p *Pushed) AsOf() time.Time { return p.base.Model().From.Created }

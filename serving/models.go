@@ -173,6 +173,24 @@ type held struct {
 	fresh   time.Time // when what could not be opened was written last
 	other   string    // the folder of what could not be opened in its place
 	asked   time.Time // when somebody asked for its rows last
+	suspect bool      // its files were changed in their place or could not be read: all of it is verified before it serves
+	retry   time.Time // when what could not be opened for another reason than what its files hold is tried again; zero: never
+}
+
+// retryAfter is how much longer than a failed attempt to open a version it takes until the next, so that a disk that does not answer is not read all the time.
+const retryAfter = 10
+
+// failed says that the version, or that of another folder in its place, could not be opened.
+func (h *held) failed(err error, fresh time.Time, suspect bool, took time.Duration) {
+	h.err, h.fresh, h.retry = err, fresh, time.Time{}
+	if suspect || !fsx.Damage(err) { // nothing need be written for it to be otherwise the next time
+		h.retry = time.Now().Add(retryAfter * took)
+	}
+}
+
+// tried reports whether the error of the version is still so: no file was written since, and it is not time to try again.
+func (h *held) tried(fresh time.Time) bool {
+	return h.err != nil && h.fresh.Equal(fresh) && (h.retry.IsZero() || time.Now().Before(h.retry))
 }
 
 // waits reports whether the version could be opened, but for row shards that do not have it.
@@ -298,7 +316,7 @@ func (m *Models) refresh(ctx context.Context, s *servable) error {
 	if err != nil {
 		err = fmt.Errorf("model %s: %w", config.Name, err)
 	}
-	m.dropShortened(s)
+	m.dropChanged(ctx, s)
 	wanted := map[int64]bool{}
 	most := max(config.Policy.Latest, 1)
 	for _, number := range slices.Backward(slices.Sorted(maps.Keys(there))) {
@@ -368,8 +386,16 @@ func (m *Models) refresh(ctx context.Context, s *servable) error {
 	return err
 }
 
-// dropShortened closes the versions whose files have lost their ends: their requests fail, and they are opened again when they are whole.
-func (m *Models) dropShortened(s *servable) {
+// onDisk are parameters that are read from files while they are served.
+type onDisk interface {
+	// Changed is why they are not any more what they were when they were opened.
+	Changed(ctx context.Context) error
+	// Verify reads all of them and returns what is wrong with them.
+	Verify(ctx context.Context) (faults []error, err error)
+}
+
+// dropChanged closes the versions whose files are not any more what was opened, or cannot be read: their requests fail or would get other rows. They are opened again when they are whole.
+func (m *Models) dropChanged(ctx context.Context, s *servable) {
 	m.mu.Lock()
 	var open []*held
 	for _, h := range s.versions {
@@ -380,10 +406,11 @@ func (m *Models) dropShortened(s *servable) {
 	}
 	m.mu.Unlock()
 	for _, h := range open {
-		if p, ok := h.version.params.(interface{ Shortened() error }); ok {
-			if err := p.Shortened(); err != nil {
+		if p, ok := h.version.params.(onDisk); ok {
+			if err := p.Changed(ctx); err != nil && ctx.Err() == nil {
+				m.log.Error("the files of a version are not any more what was opened; it is served again when they are", "model", h.model, "version", h.number, "err", err)
 				m.mu.Lock()
-				h.err, h.fresh = err, time.Time{}
+				h.err, h.fresh, h.suspect = err, time.Time{}, true
 				m.mu.Unlock()
 				m.drop(h)
 			}
@@ -419,8 +446,8 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 	fresh := changed(dir)
 	m.mu.Lock()
 	h := s.versions[number]
-	if h != nil && h.state == Available && (h.dir == dir || h.other == dir && h.fresh.Equal(fresh)) ||
-		h != nil && h.state == End && h.err != nil && h.dir == dir && h.fresh.Equal(fresh) {
+	if h != nil && h.state == Available && (h.dir == dir || h.other == dir && h.tried(fresh)) ||
+		h != nil && h.state == End && h.dir == dir && h.tried(fresh) {
 		serves := h.state == Available
 		if serves && h.dir == dir { // the folder is this one again
 			h.err, h.other = nil, ""
@@ -432,17 +459,22 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 	if h != nil && (h.waits() || h.state == Available && h.other == dir) {
 		waited = h.err
 	}
+	var failed error // of the last attempt
+	if h != nil && (h.state == End && h.dir == dir || h.other == dir) {
+		failed = h.err
+	}
+	suspect := h != nil && h.dir == dir && h.suspect
 	var before *held // of another folder under the same number, which serves until this one does
 	if h != nil && h.state == Available {
 		before = h
 	}
-	h = &held{model: name, number: number, dir: dir, state: Loading, fresh: fresh, err: waited}
+	h = &held{model: name, number: number, dir: dir, state: Loading, fresh: fresh, err: waited, suspect: suspect}
 	if before == nil {
 		s.versions[number] = h
 	}
 	m.mu.Unlock()
 	began := time.Now()
-	v, warmed, err := m.open(ctx, name, number, dir)
+	v, warmed, err := m.open(ctx, name, number, dir, suspect)
 	took := time.Since(began)
 	if errors.Is(err, rows.ErrNotReady) {
 		m.mu.Lock()
@@ -470,12 +502,18 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 	}
 	m.mu.Lock()
 	h.version, h.err, h.state = v, err, Available
-	if err != nil {
+	switch {
+	case err == nil:
+		h.suspect = false
+	case before == nil:
 		h.state = End
+		h.failed(err, fresh, suspect, took)
+	default:
+		before.other = dir
+		before.failed(err, fresh, false, took)
 	}
 	switch {
-	case before != nil && err != nil:
-		before.err, before.other, before.fresh = err, dir, fresh
+	case err != nil:
 	case before != nil:
 		s.versions[number] = h
 	}
@@ -483,7 +521,9 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 	m.mu.Unlock()
 	s.pushing.Unlock()
 	if err != nil {
-		m.log.Error("a version cannot be served", "model", name, "version", number, "err", err)
+		if failed == nil || err.Error() != failed.Error() { // once, however often it is tried
+			m.log.Error("a version cannot be served", "model", name, "version", number, "err", err)
+		}
 		return before != nil
 	}
 	if before != nil {
@@ -534,12 +574,11 @@ func (v *Version) interfaces() (out []string) {
 	return out
 }
 
-// open opens a version and answers its warm-up requests, so many.
-func (m *Models) open(ctx context.Context, name string, number int64, dir string) (v *Version, warmed int, err error) {
+// open opens a version, verifies all of it if it is suspect, and answers its warm-up requests, so many.
+func (m *Models) open(ctx context.Context, name string, number int64, dir string, suspect bool) (v *Version, warmed int, err error) {
 	switch {
 	case m.o.Part != nil:
 		v, err = openRows(ctx, dir, m.o.Recipe, *m.o.Part, m.o.Push)
-		return v, 0, err
 	case m.o.Rows != nil:
 		v, err = openModel(ctx, name, number, dir, m.o.Recipe, m.o.Rows)
 	case m.o.Push != nil:
@@ -554,7 +593,15 @@ func (m *Models) open(ctx context.Context, name string, number int64, dir string
 		return nil, 0, err
 	}
 	v.cores = m.cores
-	if warmed, err = v.warmUp(ctx, dir); err != nil {
+	if p, ok := v.params.(onDisk); ok && suspect {
+		var faults []error
+		faults, err = p.Verify(ctx)
+		err = errors.Join(append(faults, err)...)
+	}
+	if err == nil && m.o.Part == nil {
+		warmed, err = v.warmUp(ctx, dir)
+	}
+	if err != nil {
 		return nil, 0, errors.Join(err, v.Close())
 	}
 	return v, warmed, nil

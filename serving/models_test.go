@@ -2,6 +2,7 @@ package serving_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -203,6 +204,102 @@ func TestShortenedInPlace(t *testing.T) {
 		}
 	}
 	expect("replaced", "2 AVAILABLE, 1 END", true)
+}
+
+// TestWrittenInPlace: a version whose files get other bytes of the same number in their place, or whose disk did not give back a row, is not served until all of it is what was exported, and
+// then without anybody's doing. One that was written again as it was is served all the while.
+func TestWrittenInPlace(t *testing.T) {
+	t.Parallel()
+	tr := train(t, "{fm: {dim: 4}}", "")
+	dir := t.TempDir()
+	export := linked(t, tr.export(t), dir, 2)
+	var log bytes.Buffer
+	m := serving.NewModels(serving.ModelsOptions{Recipe: recipe, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	t.Cleanup(m.Close)
+	if err := m.Configure(t.Context(), []serving.ModelConfig{{Name: "clicks", Dir: dir}}); err != nil {
+		t.Fatal(err)
+	}
+	h := serving.NewServer(serving.Options{Models: m}).Handler(nil)
+	body := instances(t, tr.asked[:20])
+	slabs, err := filepath.Glob(filepath.Join(export, "*", "*.slab"))
+	if err != nil || len(slabs) == 0 {
+		t.Fatal(slabs, err)
+	}
+	slab := slabs[0]
+	whole, err := os.ReadFile(slab)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := bytes.Clone(whole)
+	clear(other[64 : len(other)/4]) // weights; how it ends is as it was
+	// put writes the file in its place, as of a time.
+	put := func(b []byte, at time.Time) {
+		t.Helper()
+		if err := errors.Join(os.WriteFile(slab, b, 0o600), os.Chtimes(slab, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(what, want string) {
+		t.Helper()
+		_ = m.Refresh(t.Context()) // the state says it
+		if got := states(t, m, "clicks"); got != want {
+			t.Errorf("%s: versions are %s, want %s\n%s", what, got, want, log.String())
+		}
+		code, answer := ask(t, h, "/v1/models/clicks:predict", body)
+		if want == "2 END" && code != http.StatusServiceUnavailable || want != "2 END" && (code != http.StatusOK || !slices.Equal(predictions(t, answer)[""], tr.want["prediction"][:20])) {
+			t.Errorf("%s: %d %s", what, code, answer)
+		}
+	}
+	info, err := os.Stat(slab)
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, at := info.ModTime(), info.ModTime().Add(time.Hour)
+	expect("as exported", "2 AVAILABLE")
+	put(whole, at)
+	expect("the same again", "2 AVAILABLE")
+	if strings.Contains(log.String(), "any more") {
+		t.Errorf("it was closed:\n%s", log.String())
+	}
+	put(other, was)
+	expect("other bytes", "2 END")
+	expect("other bytes still", "2 END")
+	list, err := m.Status("clicks", serving.Which{})
+	if err != nil || !errors.Is(list[0].Err, native.ErrCorrupt) || !strings.Contains(list[0].Err.Error(), "have the checksum") {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if n := strings.Count(log.String(), "cannot be served"); n != 1 {
+		t.Errorf("the log says %d times that it cannot be served:\n%s", n, log.String())
+	}
+	put(whole, at)
+	expect("whole again", "2 AVAILABLE")
+
+	// What a lookup met is remembered, whatever the file looks like afterwards.
+	lose := func(then []byte) {
+		t.Helper()
+		if err := os.Truncate(slab, 0); err != nil {
+			t.Fatal(err)
+		}
+		if code, answer := ask(t, h, "/v1/models/clicks:predict", body); code == http.StatusOK {
+			t.Fatal(answer)
+		}
+		put(then, at)
+	}
+	lose(whole)
+	expect("lost for a moment", "2 AVAILABLE")
+	lose(other)
+	expect("lost", "2 END")
+	put(whole, at) // no file looks newer: it is tried all the same
+	for states(t, m, "clicks") != "2 AVAILABLE" {
+		if err := context.Cause(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_ = m.Refresh(t.Context()) // the state says it
+	}
+	expect("there again", "2 AVAILABLE")
+	if n := strings.Count(log.String(), "the disk does not give back what is mapped"); n != 2 {
+		t.Errorf("the log says %d times that a row was lost:\n%s", n, log.String())
+	}
 }
 
 // TestSwitchUnderLoad: while versions come and go under load, every request is answered with the right predictions, by a version that was served when it came; what was replaced is closed.

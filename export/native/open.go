@@ -12,6 +12,9 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sort"
+	"sync"
+	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/monolith-go/monolith/export"
@@ -28,6 +31,11 @@ type Export struct {
 	sum    uint32
 	files  []file
 	tables [][]*slab // by table, in the order of their hashes
+
+	// fault is why a lookup found no memory behind a mapping.
+	fault atomic.Pointer[error]
+	// looking guards the time of a slab's written.
+	looking sync.Mutex
 }
 
 // slab is an open file of rows.
@@ -35,6 +43,7 @@ type slab struct {
 	described
 	mapped    []byte
 	is        fs.FileInfo // of the file that is mapped; nil: none is
+	written   time.Time   // when the bytes that are known to be those of the export were written
 	weights   []float32
 	ids       []int64
 	directory []uint32
@@ -179,6 +188,9 @@ func openSlab(ctx context.Context, name string, f file) (_ *slab, err error) {
 	if s.mapped, s.is, err = mapFile(name, size); err != nil {
 		return nil, err
 	}
+	if s.is != nil {
+		s.written = s.is.ModTime()
+	}
 	at := func(offset int64) unsafe.Pointer { return unsafe.Pointer(&s.mapped[offset]) }
 	// The footer was checked against the size, and a mapping begins at a page.
 	s.weights = unsafe.Slice((*float32)(at(headBytes)), s.footer.Rows*s.Dim)
@@ -196,18 +208,41 @@ func (e *Export) Manifest() uint32 { return e.sum }
 // PartOf is in which of n parts an id is, from 0.
 func PartOf(id int64, n int) int { return partOf(table.Hash(id), n) }
 
-// Shortened is why rows cannot be read any more although they were: a file that is mapped has lost its end, which every program that writes it again in its place takes away at
-// first. One that was removed, or whose name another file has got, is mapped as it was. Errors: [ErrCorrupt], which names the file.
-func (e *Export) Shortened() error {
+// Changed is why rows cannot be read any more as they were exported: the disk did not give one to a lookup, or a file that is mapped was written again in its place, which changes what is
+// mapped. Of a file that was written since, all bytes are read and compared, as [Export.Verify] does. One that was removed, or whose name another file has got, is mapped as it was. Errors:
+// [ErrCorrupt], which names the file; the context's.
+func (e *Export) Changed(ctx context.Context) error {
+	if fault := e.fault.Load(); fault != nil {
+		return *fault
+	}
+	e.looking.Lock()
+	defer e.looking.Unlock()
+	var buf []byte
 	for _, slabs := range e.tables {
 		for _, s := range slabs {
 			if s.is == nil {
 				continue
 			}
-			now, err := os.Stat(filepath.Join(e.dir, filepath.FromSlash(s.Name)))
-			if err == nil && os.SameFile(now, s.is) && now.Size() < s.Bytes {
+			name := filepath.Join(e.dir, filepath.FromSlash(s.Name))
+			now, err := os.Stat(name)
+			switch {
+			case err != nil || !os.SameFile(now, s.is):
+				continue
+			case now.Size() != s.Bytes:
 				return named(e.dir, s.Name, fmt.Errorf("%d bytes of %d: %w", now.Size(), s.Bytes, ErrCorrupt))
+			case now.ModTime().Equal(s.written):
+				continue
 			}
+			if buf == nil {
+				buf = make([]byte, verifyBytes)
+			}
+			if err := s.verify(ctx, name, buf); err != nil {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				return named(e.dir, s.Name, fmt.Errorf("it was written again in its place at %s: %w", now.ModTime().UTC().Format(time.RFC3339), err))
+			}
+			s.written = now.ModTime() // of before it was read: what is written meanwhile is looked at the next time
 		}
 	}
 	return nil
@@ -280,15 +315,11 @@ func (e *Export) Find(tbl int, ids []int64, dst []float32, has []bool) (found in
 	if len(dst) != dim*len(ids) || has != nil && len(has) != len(ids) {
 		return 0, fmt.Errorf("native: %d numbers and %d marks for %d ids of %d", len(dst), len(has), len(ids), dim)
 	}
-	// A file that becomes shorter while it is mapped, or a bad sector, is a fault of the memory.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case interface{ Addr() uintptr }:
-			found, err = 0, fmt.Errorf("native: %s: table %s: the disk does not give back what is mapped: %w", e.dir, e.model.Tables[tbl].Name, ErrCorrupt)
-		default:
-			panic(r)
+		if lost := faulted(recover()); lost != nil {
+			found, err = 0, fmt.Errorf("native: %s: table %s: %w", e.dir, e.model.Tables[tbl].Name, lost)
+			e.fault.CompareAndSwap(nil, &err)
 		}
 	}()
 	for from := 0; from < len(ids); from += group {
@@ -304,6 +335,17 @@ func (e *Export) Find(tbl int, ids []int64, dst []float32, has []bool) (found in
 		found += n
 	}
 	return found, nil
+}
+
+// faulted makes an error of a fault of the memory, which a file that becomes shorter while it is mapped is, or a bad sector. Other panics go on.
+func faulted(recovered any) error {
+	switch recovered.(type) {
+	case nil:
+		return nil
+	case interface{ Addr() uintptr }:
+		return fmt.Errorf("the disk does not give back what is mapped: %w", ErrCorrupt)
+	}
+	panic(recovered)
 }
 
 // group is how many ids a lookup takes through its stages together: the first touch of every line of the directory, then of the ids, then of every row, overlap
