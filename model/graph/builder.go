@@ -81,6 +81,9 @@ type tensorInfo struct {
 	offset, size int
 	// statistic marks values that are observed, not learned: their "gradient" is the newest observation.
 	statistic bool
+	// users is how many operators were declared that have it. alone says that the one there is runs back in every step and overwrites what the gradient was.
+	users int
+	alone bool
 }
 
 // NewBuilder returns an empty builder.
@@ -235,6 +238,7 @@ func (b *Builder) Build(seed uint64, heads ...Output) (*Graph, error) {
 	if !b.unfused {
 		fuseActivations(g.nodes, outputs)
 	}
+	g.summed = gradSums(g.nodes, g.tensors, !b.unfused)
 	findGatherers(g.nodes, outputs)
 	g.halves = newHalves(g.nodes, outputs, b.unfused || b.unshared)
 	g.values, g.kept, g.grads = own(g.nodes), own(g.nodes), own(g.nodes)
@@ -243,6 +247,34 @@ func (b *Builder) Build(seed uint64, heads ...Output) (*Graph, error) {
 	}
 	return g, nil
 }
+
+// gradSums finds the tensors whose gradients are overwritten and returns the ranges of those of all others, which operators add to: they are zeros before.
+func gradSums(nodes []node, tensors []tensorInfo, overwrite bool) (summed []extent) {
+	for i := range nodes {
+		if n := &nodes[i]; overwrite && n.live && n.needsGrad {
+			l, is := n.op.(*linear)
+			if relu, fused := n.op.(linearRelu); fused {
+				l, is = relu.linear, true
+			}
+			if is && l.out > 1 && tensors[l.weights].users == 1 {
+				tensors[l.weights].alone = true
+			}
+		}
+	}
+	for _, t := range tensors {
+		switch last := len(summed) - 1; {
+		case t.alone:
+		case last >= 0 && summed[last].to == t.offset:
+			summed[last].to += t.size
+		default:
+			summed = append(summed, extent{t.offset, t.offset + t.size})
+		}
+	}
+	return summed
+}
+
+// extent is a range of the concatenation of all dense tensors, to not included.
+type extent struct{ from, to int }
 
 // compile returns the nodes as they are run.
 func compile(declared []node, fuse bool) []node {
@@ -356,6 +388,7 @@ func (b *Builder) tensorNamed(name string, statistic bool, shape ...int) (id int
 	if t.statistic != statistic {
 		return 0, fmt.Errorf("tensor %q is learned or observed, and the operator wants the other", name)
 	}
+	t.users++
 	return id, nil
 }
 

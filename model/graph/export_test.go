@@ -38,6 +38,16 @@ func (g *Graph) FusedLinears() (n int) {
 	return n
 }
 
+// Overwritten counts the dense tensors whose gradients are overwritten.
+func Overwritten(g *Graph) (n int) {
+	for _, t := range g.tensors {
+		if t.alone {
+			n++
+		}
+	}
+	return n
+}
+
 // Unshared gives each value and gradient a buffer of its own: the reference of the plans.
 func (b *Builder) Unshared() { b.unshared = true }
 

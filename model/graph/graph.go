@@ -22,6 +22,8 @@ type Graph struct {
 	numDense  int
 	outputs   []output
 	clipNorm  float64
+	// summed are the ranges of all dense tensors' gradients that operators add to; the others are overwritten.
+	summed []extent
 	// values are where values lie in prediction, kept where they do in training, grads where gradients do.
 	values, kept, grads plan
 	// halves are how training keeps values where products are rounded; unhalved keeps them as without, for tests.

@@ -462,6 +462,51 @@ func TestOperatorsFollowReference(t *testing.T) {
 	}
 }
 
+// TestGradientsOfEarlierSteps: what the gradients of dense tensors were before a step, and their memory is that of pushes, has no part in what they are after it.
+func TestGradientsOfEarlierSteps(t *testing.T) {
+	t.Parallel()
+	overwritten := 0
+	for name, build := range operators {
+		for _, p := range []param.Precision{param.Float32, param.BF16} {
+			b := newBed()
+			g, err := b.Build(1, b.outputs(build)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := model.Model(g)
+			if p != param.Float32 {
+				if m, err = g.InPrecision(p); err != nil {
+					continue // it has no products
+				}
+			}
+			overwritten += graph.Overwritten(g)
+			for _, threads := range []int{1, 2} {
+				s := m.NewSession(threads)
+				s.SetDense(graphtest.Dense(g, 1))
+				for _, shape := range []graphtest.Shape{{Rows: 37, MaxList: 3}, {}, {Rows: 1}} {
+					in := graphtest.Inputs(m, shape, 1)
+					s.Step(in, 1)
+					want := slices.Clone(s.DenseGrad())
+					for i := range s.DenseGrad() {
+						s.DenseGrad()[i] = float32(math.NaN())
+					}
+					s.Step(in, 1)
+					for i, x := range s.DenseGrad() {
+						if math.Float32bits(x) != math.Float32bits(want[i]) {
+							t.Errorf("%s, %v, %d threads, %v: gradient %d is %v, want %v", name, shape, threads, p, i, x, want[i])
+							break
+						}
+					}
+				}
+				s.Close()
+			}
+		}
+	}
+	if overwritten == 0 {
+		t.Error("no operator overwrites the gradients of its weights")
+	}
+}
+
 // TestL0: what gates cost is in their gradient, l0 times the slope of the probability that they are not 0, and drawn gates are 0 that often.
 func TestL0(t *testing.T) {
 	t.Parallel()

@@ -163,7 +163,7 @@ func (o *linear) backward(s *Session, n *node) {
 func (o *linear) multiplyBack(s *Session, n *node) {
 	w, dy := s.tensor(o.weights), s.grads[n.id]
 	rows := len(dy) / o.out
-	s.gemmOf(n.inputs[0], true, o.in, o.out, rows, dy, s.tensorGrad(o.weights), simd.Epilogue{Add: true})
+	s.gemmOf(n.inputs[0], true, o.in, o.out, rows, dy, s.tensorGrad(o.weights), simd.Epilogue{Add: !s.g.tensors[o.weights].alone})
 	if s.g.nodes[n.inputs[0]].needsGrad {
 		dx, first := s.gradTarget(n.inputs[0])
 		s.gemm(false, true, rows, o.in, o.out, dy, w, dx, !first)

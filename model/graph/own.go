@@ -70,6 +70,7 @@ func (b *Builder) Own(o Own, tensors []Tensor, inputs ...Node) Node {
 	op := &ownOp{Operator: o.Name, of: o, Salt: b.salt}
 	for _, t := range tensors {
 		op.Tensors, op.tensors = append(op.Tensors, b.tensorName(t)), append(op.tensors, t.id)
+		b.tensors[t.id].users++
 	}
 	if !o.Differs { // nothing is drawn, so that two of a kind are one
 		op.Salt = 0

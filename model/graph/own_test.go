@@ -243,3 +243,47 @@ func TestDOT(t *testing.T) {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
 }
+
+// TestOwnSharesWeights: the gradient of weights is the sum of what a linear operator and one of a program's own, which are in either order, say.
+func TestOwnSharesWeights(t *testing.T) {
+	t.Parallel()
+	scaled := graph.Own{ // multiplies by the first number of a tensor
+		Name: "scaled", FLOPs: 1,
+		Shape: func(in []graph.Shape) (graph.Shape, error) { return in[0], nil },
+		Forward: func(b *graph.OwnBatch) {
+			for i, v := range b.In[0] {
+				b.Out[i] = v * b.Tensors[0][0]
+			}
+		},
+		Backward: func(b *graph.OwnBatch) {
+			for i, v := range b.In[0] {
+				b.TensorGrads[0][0] += b.OutGrad[i] * v
+				if b.Grads[0] != nil {
+					b.Grads[0][i] += b.OutGrad[i] * b.Tensors[0][0]
+				}
+			}
+		},
+		Reference: func(b *graph.OwnReference) []float64 {
+			out := slices.Clone(b.In[0])
+			for i := range out {
+				out[i] *= b.Tensors[0][0]
+			}
+			return out
+		},
+	}
+	for _, before := range []bool{true, false} {
+		b := newBed()
+		w := b.tensor("w", 6, 6)
+		x := b.vec()
+		if before {
+			x = b.Linear(b.Own(scaled, []graph.Tensor{w}, x), w, nil)
+		} else {
+			x = b.Own(scaled, []graph.Tensor{w}, b.Linear(x, w, nil))
+		}
+		g, err := b.Build(1, click(b.weigh(x)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		graphtest.Check(t, g)
+	}
+}

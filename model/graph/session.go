@@ -150,7 +150,9 @@ func (s *Session) Step(in *model.Inputs, seed uint64) (predictions [][]float32, 
 // back is the second half of a step.
 func (s *Session) back(in *model.Inputs) (predictions [][]float32, losses []float64) {
 	s.denseGrad = resize(s.denseGrad, s.g.layout.DenseLen())
-	s.zero(s.denseGrad)
+	for _, r := range s.g.summed {
+		s.zero(s.denseGrad[r.from:r.to])
+	}
 	for t, values := range in.Values {
 		s.tableGrads[t] = resize(s.tableGrads[t], len(values))
 		s.zero(s.tableGrads[t])
