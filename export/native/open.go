@@ -337,7 +337,7 @@ func (e *Export) Find(tbl int, ids []int64, dst []float32, has []bool) (found in
 	return found, nil
 }
 
-// faulted makes an error of a fault of the memory, which a file that becomes shorter while it is mapped is, or a bad sector. Other panics go on.
+// faulted makes an error of a fault of the memory, which a file that becomes shorter while it is mapped is, or a bad sector. Other panics continue.
 func faulted(recovered any) error {
 	switch recovered.(type) {
 	case nil:

@@ -24,7 +24,9 @@ type stateOnly struct {
 	failed map[string]error // by key, of reading
 }
 
-func (s *stateOnly) State(_ context.Context, key string) ([]byte, error) { return s.state[key], s.failed[key] }
+func (s *stateOnly) State(_ context.Context, key string) ([]byte, error) {
+	return s.state[key], s.failed[key]
+}
 
 func (s *stateOnly) SetState(_ context.Context, key string, value []byte) error {
 	s.state[key] = value

@@ -492,7 +492,9 @@ func (c Config) validateHeads(bad func(string, ...any)) {
 	if c.topology().heads {
 		return
 	}
-	others := strings.Join(can(func(t topology) bool { return t.heads && (t.name != ESMM || !slices.ContainsFunc(c.Heads, c.notForESMM)) }), " or ")
+	others := strings.Join(can(func(t topology) bool {
+		return t.heads && (t.name != ESMM || !slices.ContainsFunc(c.Heads, c.notForESMM))
+	}), " or ")
 	if len(c.Heads) != 1 {
 		bad("%s has one head of width 1, not %d; use %s", c.Name, len(c.Heads), others)
 	} else if h := c.Heads[0]; h.Width != 1 {
