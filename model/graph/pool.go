@@ -38,6 +38,8 @@ type pool struct {
 	parts     []part
 	// dim is the width of each part where they have all the same, else 0.
 	dim int
+	// twice reports that two parts are of one feature.
+	twice bool
 	// by is who alone takes the value and may read it from the tables itself; nil: nobody.
 	by gatherer
 }
@@ -96,22 +98,26 @@ func (o *pool) bind(_ *Builder, in []Node) (Shape, error) {
 		o.parts = append(o.parts, part{by: o.Combiners[i], list: x.shape.list, at: at, dim: x.shape.Dim, input: x.id})
 		at += x.shape.Dim
 	}
-	o.setDim()
+	o.compare()
 	return perRow(at), nil
 }
 
-func (o *pool) setDim() {
+// compare finds out what the parts have in common.
+func (o *pool) compare() {
 	o.dim = o.parts[0].dim
+	lists := map[int]bool{}
 	for _, p := range o.parts {
 		if p.dim != o.dim {
 			o.dim = 0
 		}
+		o.twice = o.twice || lists[p.list]
+		lists[p.list] = true
 	}
 }
 
 // compile reads lookups from their tables where their sum or mean is wanted.
 func (o *pool) compile(before []node, n *node, fuse bool) (op, []int) {
-	c := &pool{Combiners: o.Combiners, parts: slices.Clone(o.parts), dim: o.dim}
+	c := &pool{Combiners: o.Combiners, parts: slices.Clone(o.parts), dim: o.dim, twice: o.twice}
 	var inputs []int
 	for i, in := range n.inputs {
 		if l, ok := before[in].op.(*lookup); ok && fuse && c.parts[i].by != Max {
@@ -259,6 +265,9 @@ func (o *pool) backward(s *Session, n *node) {
 
 // apart reports whether no part writes what another one does.
 func (o *pool) apart(s *Session) bool {
+	if o.twice {
+		return false
+	}
 	for i := range o.parts {
 		if p := &o.parts[i]; p.input >= 0 || !s.in.Sparse[p.list].Own {
 			return false
