@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/wire"
 )
@@ -44,6 +48,48 @@ func TestFailures(t *testing.T) {
 		if !errors.Is(known, x.is) || !strings.Contains(known.Error(), x.want) || lost(x.sent, known) != x.again {
 			t.Errorf("%s: %v, again %t; want %q, a %v, again %t", x.name, known, lost(x.sent, known), x.want, x.is, x.again)
 		}
+	}
+}
+
+// TestLongCallsAreMadeAgain: what shard 0 has worked on for longer than ps.retry before it failed, as a change of the number of shards, is asked for again for as long as
+// anything else. A shard 0 that gives no answer for as long is given up, and so is one that only waits.
+func TestLongCallsAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	waits := failed(fmt.Errorf("ps: shard 1 of 4: no lease: %w", ps.ErrNotReady))
+	for _, x := range []struct {
+		name  string
+		first error // what the first call returns, after 40 s
+		later int   // how many more calls fail at once
+		want  error
+		calls int // 0: many
+	}{
+		{"answered", waits, 5, nil, 7},
+		{"silent", status.Error(codes.Unavailable, "error reading from server: EOF"), 5, ps.ErrUnreachable, 1},
+		{"waits", waits, 1 << 30, ps.ErrUnreachable, 0},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				r, calls := &Remote{o: Options{Logger: slog.New(slog.DiscardHandler)}, coords: []coordinating{{t: &Target{Addr: "a:1"}}}}, 0
+				began := time.Now()
+				_, err := until(t.Context(), r, patience{total: 30 * time.Second}, func(psv1.CoordinatorClient, context.Context, *psv1.ScaleRequest, ...grpc.CallOption) (*psv1.ScaleResponse, error) {
+					switch calls++; {
+					case calls == 1:
+						time.Sleep(40 * time.Second)
+						return nil, x.first
+					case calls <= 1+x.later:
+						return nil, waits
+					}
+					return &psv1.ScaleResponse{}, nil
+				}, &psv1.ScaleRequest{})
+				if !errors.Is(err, x.want) || x.calls != 0 && calls != x.calls {
+					t.Errorf("%v after %d calls, want %v after %d", err, calls, x.want, x.calls)
+				}
+				if took := time.Since(began); took > 75*time.Second {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
 	}
 }
 

@@ -200,12 +200,14 @@ func (p patience) attempt(ctx context.Context) (context.Context, context.CancelF
 }
 
 // until makes a call to the coordinator, and makes it again while nobody answers or the cluster is not ready: to the two processes of shard 0 in turn, where it has a standby.
+// A call that shard 0 has worked on for as long as it is made again, and then answered, was not waited for: its failure is the first.
 func until[Req, Resp any](ctx context.Context, r *Remote, p patience, f func(psv1.CoordinatorClient, context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req) (*Resp, error) {
 	began := time.Now()
 	for wait, tries := minBackoff, 1; ; tries++ {
 		at := r.at.Load()
 		to := r.coords[at]
 		one, cancel := p.attempt(ctx)
+		asked := time.Now()
 		resp, err := f(to.c, to.t.Identity.outgoing(one), req, callOptions()...)
 		known := from(one, to.t.String(), err)
 		cancel()
@@ -215,6 +217,9 @@ func until[Req, Resp any](ctx context.Context, r *Remote, p patience, f func(psv
 		}
 		if ctx.Err() != nil || !lost(err, known) {
 			return nil, known
+		}
+		if relayed(err) && time.Since(asked) >= p.total {
+			began = time.Now()
 		}
 		r.at.CompareAndSwap(at, (at+1)%int32(len(r.coords)))
 		if tries%len(r.coords) > 0 {
