@@ -50,7 +50,7 @@ func monolith(t *testing.T, args ...string) outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testbed.Patience(t))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
 	var out, errs bytes.Buffer

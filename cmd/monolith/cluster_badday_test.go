@@ -160,7 +160,7 @@ func start(t testing.TB, dir string, args ...string) *child {
 // says waits until standard error holds words.
 func (p *child) says(words string) *child {
 	p.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(p.text(), words); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testbed.Patience(p.t)); !strings.Contains(p.text(), words); time.Sleep(5 * time.Millisecond) {
 		over := time.Now().After(deadline)
 		select {
 		case <-p.done:
@@ -203,7 +203,7 @@ func (p *child) end(sig syscall.Signal) outcome {
 	}
 	select {
 	case <-p.done:
-	case <-time.After(2 * time.Minute): // on a machine that has much else to do
+	case <-time.After(testbed.Patience(p.t)):
 		p.t.Fatalf("does not end:\n%s", p.text())
 	}
 	return outcome{code: p.cmd.ProcessState.ExitCode(), stdout: p.out.String(), stderr: p.text()}

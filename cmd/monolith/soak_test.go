@@ -281,7 +281,7 @@ func TestSoak(t *testing.T) {
 	for s.filled%len(s.records) != 0 {
 		s.give(len(s.records))
 	}
-	deadline := time.Now().Add(5 * time.Minute)
+	deadline := time.Now().Add(testbed.Patience(t))
 	for examples := int64(0); examples != int64(s.filled); time.Sleep(100 * time.Millisecond) {
 		for range s.workers {
 			s.worker() // those that have ended begin again
