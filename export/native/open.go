@@ -318,8 +318,9 @@ func (e *Export) Find(tbl int, ids []int64, dst []float32, has []bool) (found in
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if lost := faulted(recover()); lost != nil {
-			found, err = 0, fmt.Errorf("native: %s: table %s: %w", e.dir, e.model.Tables[tbl].Name, lost)
-			e.fault.CompareAndSwap(nil, &err)
+			fault := fmt.Errorf("native: %s: table %s: %w", e.dir, e.model.Tables[tbl].Name, lost)
+			e.fault.CompareAndSwap(nil, &fault)
+			found, err = 0, fault
 		}
 	}()
 	for from := 0; from < len(ids); from += group {
