@@ -241,3 +241,33 @@ func TestWindowsKeepWithinMemory(t *testing.T) {
 		t.Errorf("windows that fit: %v", err)
 	}
 }
+
+// TestSnapshotsThatDoNotFit: who reads a snapshot is told to raise the limit, or of the way that needs no memory. More shards, which training is told of, are of no use to one process.
+func TestSnapshotsThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	writeLibfm(t, filepath.Join(dir, "train.libfm"), 1000, 0)
+	writeLibfm(t, filepath.Join(dir, "val.libfm"), 100, 5000)
+	to := fmt.Sprintf("predict.to={jsonl: %q}", filepath.Join(dir, "predictions"))
+	cfg := epochsJob(t, dir, "train.libfm", "run", to)
+	if _, err := job.Run(t.Context(), cfg, job.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	all := table.NewMemory(table.MemoryOptions{Limit: 10, Of: "the machine; more shards"})
+	for _, tc := range []struct {
+		name, want string
+		cfg        *job.Config
+		all        *table.Memory
+	}{
+		{"ps.memory", "(ps.memory; all rows of the snapshot are read into this process: raise it, or predict with a native export", epochsJob(t, dir, "train.libfm", "run", to, "ps.memory=10B"), nil},
+		{"the machine", "(the machine; all rows of the snapshot are read into this process: take a machine with more, or predict with a native export", cfg, all},
+	} {
+		_, eval := job.Evaluate(t.Context(), tc.cfg, job.EvalOptions{Options: job.RunOptions{Memory: tc.all}})
+		_, predict := job.Predict(t.Context(), tc.cfg, job.PredictOptions{Options: job.RunOptions{Memory: tc.all}})
+		for what, err := range map[string]error{"eval": eval, "predict": predict} {
+			if !errors.Is(err, table.ErrFull) || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "shards") {
+				t.Errorf("%s of more than %s: %v", what, tc.name, err)
+			}
+		}
+	}
+}

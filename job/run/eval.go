@@ -172,7 +172,7 @@ func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, 
 	}
 	var cluster *coordinator.Cluster // of executors in this process
 	if !elsewhere(e.cfg) {
-		cluster, err = coordinator.Open(ctx, coordinator.Options{Layout: m.Layout(), NumShards: cfg.PS.Shards, Precision: wiring.Precision(&cfg.PS), Restore: out.path, ReadOnly: true, Logger: e.log, Hooks: psHooks(e.hooks), Memory: tableMemory(cfg, e.opts.Memory), Threads: cfg.StepThreads()})
+		cluster, err = coordinator.Open(ctx, coordinator.Options{Layout: m.Layout(), NumShards: cfg.PS.Shards, Precision: wiring.Precision(&cfg.PS), Restore: out.path, ReadOnly: true, Logger: e.log, Hooks: psHooks(e.hooks), Memory: readMemory(cfg, e.opts.Memory), Threads: cfg.StepThreads()})
 		if err != nil {
 			return nil, fault.Unavailable(err)
 		}

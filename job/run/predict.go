@@ -129,7 +129,7 @@ func (p *prediction) open(ctx context.Context) (_ trainstep.OpenStore, closing f
 	}
 	cluster, err := coordinator.Open(ctx, coordinator.Options{
 		Layout: p.model.Layout(), NumShards: p.cfg.PS.Shards, Precision: wiring.Precision(&p.cfg.PS), Restore: p.path, ReadOnly: true,
-		Logger: p.log, Hooks: psHooks(p.hooks), Memory: tableMemory(p.cfg, p.opts.Memory), Threads: p.cfg.StepThreads(),
+		Logger: p.log, Hooks: psHooks(p.hooks), Memory: readMemory(p.cfg, p.opts.Memory), Threads: p.cfg.StepThreads(),
 	})
 	if err != nil {
 		return nil, nil, fault.Unavailable(err)
