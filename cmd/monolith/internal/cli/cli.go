@@ -103,6 +103,9 @@ type App struct {
 
 	json, noColor, quiet, verbose bool
 
+	// piped is the job file that came by standard input, once it was read.
+	piped *[]byte
+
 	screen    *ui.Screen
 	logger    atomic.Pointer[slog.Logger]
 	logFormat atomic.Pointer[string]

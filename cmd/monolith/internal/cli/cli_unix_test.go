@@ -613,6 +613,26 @@ func TestSignalWhileStandardInputIsRead(t *testing.T) {
 	}
 }
 
+// TestExportOfAJobFromStandardInput: who needs the job twice, for its snapshot and for its source, gets it twice.
+func TestExportOfAJobFromStandardInput(t *testing.T) {
+	t.Parallel()
+	const text = "version: 1\nname: click\nsource: {synthetic: {examples: 100}}\nparse:\n  features: [{name: user, slot: 1}]\n  label: click\nmodel: {lr: {}}\n"
+	var got job.ExportModelOptions
+	var stderr bytes.Buffer
+	app := &cli.App{Stdin: strings.NewReader(text), Stdout: io.Discard, Stderr: &stderr, Ops: cli.Ops{
+		ExportModel: func(_ context.Context, o job.ExportModelOptions) (*job.ExportedModel, error) {
+			got = o
+			return &job.ExportedModel{}, nil
+		},
+	}}
+	if code := app.Run(t.Context(), []string{"export", "-", "--format", "native", "--dir", "models", "--warmup-from", "source"}); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &stderr)
+	}
+	if got.Snapshot != "runs/click" || got.WarmupFrom == nil || got.WarmupFrom.Name != "click" {
+		t.Errorf("export of %q with requests of %+v", got.Snapshot, got.WarmupFrom)
+	}
+}
+
 // TestRepeatedSignal: who sends a signal twice in a moment, as timeout(1) does, has said it once; a second later, or
 // another signal, is another word.
 func TestRepeatedSignal(t *testing.T) {

@@ -333,11 +333,14 @@ func (a *App) read(path string, opts job.LoadOptions) (*job.Config, error) {
 	var cfg *job.Config
 	var err error
 	if path == stdinJob {
-		var data []byte
-		if data, err = io.ReadAll(a.Stdin); err != nil {
-			return nil, fmt.Errorf("standard input: %w", err)
+		if a.piped == nil { // a command may ask for its job more than once
+			data, err := io.ReadAll(a.Stdin)
+			if err != nil {
+				return nil, fmt.Errorf("standard input: %w", err)
+			}
+			a.piped = &data
 		}
-		cfg, err = job.Decode(data, "stdin", opts)
+		cfg, err = job.Decode(*a.piped, "stdin", opts)
 	} else {
 		cfg, err = job.Load(path, opts)
 	}
