@@ -13,12 +13,12 @@ import (
 	"github.com/monolith-go/monolith/job"
 )
 
-// TestFiguresToDoubt: labels that are all the same, an AUC that no honest data gives or that of guessing, and probabilities that are worse than a constant are
+// TestFiguresToDoubt: weights of nothing, labels that are all the same, an AUC that no honest data gives or that of guessing, and probabilities that are worse than a constant are
 // said of what was trained on and of what was held out, in the result; and nothing is said of good figures, of few examples or of labels
 // that are all the same on purpose.
 func TestFiguresToDoubt(t *testing.T) {
 	t.Parallel()
-	const same, good, worse, guess = "there is nothing to learn", "is hardly true", "the mean label", "that of guessing"
+	const same, good, worse, guess, weightless = "there is nothing to learn", "is hardly true", "the mean label", "that of guessing", "the weights of all 60 examples are 0"
 	for _, tt := range []struct {
 		name  string
 		rows  int
@@ -36,6 +36,7 @@ func TestFiguresToDoubt(t *testing.T) {
 			y := r.IntN(2)
 			return float64(y), float64(y)
 		}, set: []string{"parse.weight=x"}, train: same, eval: same},
+		{name: "no weight", rows: 60, row: func(r *rand.Rand) (float64, float64) { return float64(r.IntN(2)), 0 }, set: []string{"parse.weight=x"}, train: weightless, eval: weightless},
 		{name: "few", rows: 49, row: func(r *rand.Rand) (float64, float64) { return 1, r.Float64() }},
 		{name: "one number", rows: 60, row: func(r *rand.Rand) (float64, float64) { return 7, r.Float64() }, set: []string{"parse.label=", "heads=[{name: y, loss: squared}]"}, train: same, eval: same},
 		{name: "biased sample", rows: 60, row: func(r *rand.Rand) (float64, float64) { return 0, r.Float64() }, set: []string{"parse.label=", "heads=[{name: y, sample_bias: true}]"}},

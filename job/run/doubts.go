@@ -26,7 +26,7 @@ const (
 	doubtAfter = 100_000
 )
 
-// doubts says what speaks against the figures of a head, by what it predicted of examples: labels that are all the same, an AUC that is too good to
+// doubts says what speaks against the figures of a head, by what it predicted of examples: weights of nothing, labels that are all the same, an AUC that is too good to
 // be true or that of guessing, probabilities that are worse than a constant.
 func doubts(cfg *spec.Config, h *spec.Head, set *metric.Set) []string {
 	n := set.Len()
@@ -37,6 +37,9 @@ func doubts(cfg *spec.Config, h *spec.Head, set *metric.Set) []string {
 	of := ""
 	if h.Name != "" {
 		of = " of " + h.Name
+	}
+	if set.Weights != nil && slices.Max(set.Weights) <= 0 {
+		return []string{fmt.Sprintf("the weights%s of all %d examples are 0: nothing is learnt or measured of them; look at the weight's column (parse.weight)", of, n)}
 	}
 	lo, hi := labelRange(set)
 	if lo == hi {
