@@ -207,6 +207,7 @@ func (s *serving) pair(shard int) (mine, other string) {
 	return mine, other
 }
 
+// open opens the shards of this process and serves them. What it has opened when it fails close closes.
 func (s *serving) open(ctx context.Context) error {
 	m, err := wiring.Model(s.cfg)
 	if err != nil {
@@ -217,6 +218,47 @@ func (s *serving) open(ctx context.Context) error {
 		return err
 	}
 	s.id = wiring.Identity(s.cfg, plan, m)
+	if err := s.claim(); err != nil {
+		return err
+	}
+	metrics, err := newTelemetry(s.opts.Registerer)
+	if err != nil {
+		return err
+	}
+	if err := s.prepareDir(ctx, psHooks(metrics)); err != nil {
+		return err
+	}
+	// Listening comes before loading: clients get that the shard is starting.
+	listeners, err := s.listen()
+	defer func() {
+		for _, l := range listeners { // those that no server has taken
+			_ = l.Close()
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	o, err := wiring.ClusterOptions(s.cfg, plan, m)
+	if err != nil {
+		return err
+	}
+	o.Hooks = psHooks(metrics)
+	if err := s.complete(ctx, &o); err != nil {
+		return err
+	}
+	for _, i := range s.opts.Shards {
+		if err := s.openShard(ctx, o, i, listeners); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// paired reports whether a shard has two processes.
+func (s *serving) paired(shard int) bool { return s.cfg.PS.Standby.Of(shard) != "" }
+
+// claim makes the shards in the job's dir this process's.
+func (s *serving) claim() error {
 	for _, i := range s.opts.Shards {
 		name, what := stored.LockName(i), fmt.Sprintf("shard %d is served already, by another process that uses", i)
 		if s.opts.Standby {
@@ -228,120 +270,120 @@ func (s *serving) open(ctx context.Context) error {
 		}
 		s.locks = append(s.locks, lock)
 	}
-	paired := s.opts.Shards[0] == 0 && s.cfg.PS.Standby.Of(0) != ""
+	return nil
+}
+
+// prepareDir has the process of shard 0, which does so for all, bring snapshots back from a store, put them aside where all starts over, and compare the job with them.
+func (s *serving) prepareDir(ctx context.Context, hooks *ps.Hooks) (err error) {
 	first := s.opts.Shards[0] == 0 && !s.opts.Standby
-	metrics, err := newTelemetry(s.opts.Registerer)
-	if err != nil {
-		return err
-	}
 	fresh := s.opts.Resume != nil && !*s.opts.Resume
-	if fresh && !first {
+	switch {
+	case fresh && !first:
 		return fault.Config("job: --resume=false is for the process of shard 0")
-	}
-	if fresh && paired {
+	case fresh && s.paired(0):
 		return fault.Config("job: --resume=false is not for a job whose shard 0 has a standby, which may be the one that has the state: end all processes, move %s and the logs of both away (ps.wal.dir), and start them again",
 			stored.SnapshotsIn(s.cfg))
+	case !first:
+		return nil
 	}
-	if first {
-		if s.uploads, err = openUploads(ctx, s.cfg, fresh, s.log, psHooks(metrics), s.notice); err != nil {
-			return err
-		}
+	if s.uploads, err = openUploads(ctx, s.cfg, fresh, s.log, hooks, s.notice); err != nil {
+		return err
 	}
 	if fresh {
 		if err := stored.BeginAnew(s.cfg, s.notice); err != nil {
 			return err
 		}
 	}
-	if first {
-		if err := stored.FitsNewest(s.cfg, s.notice); err != nil {
-			return err
-		}
-	}
-	// Listening comes before loading: clients get that the shard is starting.
+	return stored.FitsNewest(s.cfg, s.notice)
+}
+
+// listen opens the addresses of the shards, by shard. The caller closes them, also where there is an error.
+func (s *serving) listen() (map[int]net.Listener, error) {
 	listeners := map[int]net.Listener{}
-	defer func() {
-		for _, l := range listeners { // those that no server has taken
-			_ = l.Close()
-		}
-	}()
 	for _, i := range s.opts.Shards {
 		addr := s.listens(i)
 		if _, err := wire.Target(addr); err != nil {
-			return fault.Config("job: --listen: %w", err)
+			return listeners, fault.Config("job: --listen: %w", err)
 		}
 		l, err := wire.Listen(addr)
 		if err != nil {
-			return fault.Mark(
+			return listeners, fault.Mark(
 				fmt.Errorf("job: shard %d: %w", i, err), pipeline.ErrUnavailable,
 				"end what listens there (this shard, perhaps), fix ps.addresses, or say with --listen where else to listen on this machine",
 			)
 		}
 		listeners[i] = l
 	}
-	o, err := wiring.ClusterOptions(s.cfg, plan, m)
-	if err != nil {
-		return err
-	}
+	return listeners, nil
+}
+
+// complete adds to the options of the cluster what is this process's: memory, logger, and the log of its shards, which it opens.
+func (s *serving) complete(ctx context.Context, o *coordinator.Options) (err error) {
 	o.Memory, o.Writers = tableMemory(s.cfg, s.opts.Memory), len(s.opts.Shards)
 	if err := watchMemory(s.opts.Registerer, o.Memory); err != nil {
 		return err
 	}
 	sayMemory(ctx, s.log, o.Layout, o.Memory)
-	o.Logger, o.Hooks, o.Grace = s.log, psHooks(metrics), min(grace, o.Lease/2)
-	o.GaveUp = func(err error) { s.failed <- unsafe(err) } // once, and there is room for it
 	s.failed = make(chan error, 2*len(s.opts.Shards)+1)
-	if o.Log != nil {
-		if s.opts.Standby { // the first process may keep its logs in the same folder
-			o.Log.Dir = filepath.Join(o.Log.Dir, "standby")
-		}
-		if s.walog, err = o.OpenLog(s.opts.Shards...); err != nil {
-			return err
-		}
-		o.Shared = s.walog
+	o.Logger, o.Grace = s.log, min(grace, o.Lease/2)
+	o.GaveUp = func(err error) { s.failed <- unsafe(err) } // once, and there is room for it
+	if o.Log == nil {
+		return nil
 	}
-	for _, i := range s.opts.Shards {
-		var node *shard.Node
-		if i == 0 && !paired {
-			o.Addrs = wiring.Addrs(&s.cfg.PS, s.cfg.PS.Addresses)
-			if o.Dial, err = s.dialer(s.coordinator(o.Dir), o.FS, o.Hooks); err != nil {
-				return err
-			}
-			s.uploads.of(&o)
-			if s.cluster, err = coordinator.Open(ctx, o); err != nil {
-				return err
-			}
-			s.uploads.start(ctx, s.cluster)
-			node = s.cluster.First()
-		} else {
-			no := o.Node(i, len(s.cfg.PS.Addresses))
-			no.Led = i == 0
-			if s.cfg.PS.Standby.Of(i) != "" {
-				no.Pair = &shard.PairOptions{Standby: s.opts.Standby, Lease: time.Duration(s.cfg.PS.Standby.Lease)}
-			}
-			if node, err = shard.Open(ctx, no); err != nil {
-				return err
-			}
-			s.nodes = append(s.nodes, node)
-		}
-		if i == s.cfg.PS.Standby.Witness(len(s.cfg.PS.Addresses)) && i > 0 {
-			dial, err := s.dialer(s.coordinator(o.Dir), o.FS, o.Hooks)
-			if err != nil {
-				return err
-			}
-			if s.witness, err = dial(0, wiring.Addrs(&s.cfg.PS, s.cfg.PS.Addresses[:1])[0]); err != nil {
-				return err
-			}
-		}
-		if err := s.serve(i, node, o.Dir, listeners[i]); err != nil {
+	if s.opts.Standby { // the first process may keep its logs in the same folder
+		o.Log.Dir = filepath.Join(o.Log.Dir, "standby")
+	}
+	if s.walog, err = o.OpenLog(s.opts.Shards...); err != nil {
+		return err
+	}
+	o.Shared = s.walog
+	return nil
+}
+
+// openShard opens a shard, serves it at its address, which it takes out of listeners, and has it follow the other process of its pair. Shard 0 comes with what coordinates, where that is
+// this process always.
+func (s *serving) openShard(ctx context.Context, o coordinator.Options, i int, listeners map[int]net.Listener) (err error) {
+	var node *shard.Node
+	if i == 0 && !s.paired(0) {
+		o.Addrs = wiring.Addrs(&s.cfg.PS, s.cfg.PS.Addresses)
+		if o.Dial, err = s.dialer(s.coordinator(o.Dir), o.FS, o.Hooks); err != nil {
 			return err
 		}
-		delete(listeners, i)
-		if err := s.stand(i, node); err != nil {
+		s.uploads.of(&o)
+		if s.cluster, err = coordinator.Open(ctx, o); err != nil {
 			return err
 		}
-		if i == 0 && paired {
-			s.lead(o, node)
+		s.uploads.start(ctx, s.cluster)
+		node = s.cluster.First()
+	} else {
+		no := o.Node(i, len(s.cfg.PS.Addresses))
+		no.Led = i == 0
+		if s.paired(i) {
+			no.Pair = &shard.PairOptions{Standby: s.opts.Standby, Lease: time.Duration(s.cfg.PS.Standby.Lease)}
 		}
+		if node, err = shard.Open(ctx, no); err != nil {
+			return err
+		}
+		s.nodes = append(s.nodes, node)
+	}
+	if i == s.cfg.PS.Standby.Witness(len(s.cfg.PS.Addresses)) && i > 0 {
+		dial, err := s.dialer(s.coordinator(o.Dir), o.FS, o.Hooks)
+		if err != nil {
+			return err
+		}
+		if s.witness, err = dial(0, wiring.Addrs(&s.cfg.PS, s.cfg.PS.Addresses[:1])[0]); err != nil {
+			return err
+		}
+	}
+	if err := s.serve(i, node, o.Dir, listeners[i]); err != nil {
+		return err
+	}
+	delete(listeners, i)
+	if err := s.stand(i, node); err != nil {
+		return err
+	}
+	if i == 0 && s.paired(0) {
+		s.lead(o, node)
 	}
 	return nil
 }
