@@ -13,8 +13,8 @@ import (
 )
 
 // Shard is the state of one shard: the rows of its virtual buckets, the dense tensors that lie there, what is applied and
-// staged of every split, and the sessions of clients. It is plain functions over memory, without I/O, clocks or
-// goroutines but those that [Shard.SetThreads] allows. Lookup, Dense and the methods that say so may overlap each other; all others exclude everything. The caller
+// staged of every split, and the sessions of clients. It is plain functions over memory, without I/O or
+// goroutines but those that [Shard.SetThreads] allows; a clock says only how long commits have waited at a barrier. Lookup, Dense and the methods that say so may overlap each other; all others exclude everything. The caller
 // keeps the lock.
 type Shard struct {
 	place     ps.Placement
