@@ -375,19 +375,22 @@ func TestOpenToStrangers(t *testing.T) {
 func TestFullTables(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, 20000, 0, "")
-	full := []string{"table embedding: it has ", "table is full", "(ps.memory; raise it, or spread the table over more shards"}
+	full := func(advice string) []string {
+		return []string{"table embedding: it has ", "table is full", "(ps.memory; " + advice}
+	}
+	trained := full("raise it, or spread the table over more shards")
 	// Without snapshots under way, which fail for want of memory too and would end the shard before the worker is notified.
 	set := []string{"--set", "ps.memory=256KiB", "--set", "model={fm: {dim: 64}}", "--set", "snapshot.every=0s"}
 	alone := c.write(t, "alone.yaml", "alone", "eval: {source: {synthetic: {examples: 100}}}\n")
-	monolith(t, append([]string{"train", alone}, set...)...).wants(t, 3, full...)
+	monolith(t, append([]string{"train", alone}, set...)...).wants(t, 3, trained...)
 	shard := start(t, "", append([]string{"ps", c.job}, set...)...)
 	shard.says("listens at")
-	monolith(t, append([]string{"train", c.job}, set...)...).wants(t, 3, append(full, "shard 0")...)
+	monolith(t, append([]string{"train", c.job}, set...)...).wants(t, 3, append(trained, "shard 0")...)
 	shard.end(syscall.SIGTERM).wants(t, 0)
 	set[1] = "ps.memory=64MiB"
 	monolith(t, append([]string{"train", alone}, set...)...).wants(t, 0)
 	set[1] = "ps.memory=256KiB"
-	monolith(t, append([]string{"eval", alone}, set...)...).wants(t, 3, full...)
+	monolith(t, append([]string{"eval", alone}, set...)...).wants(t, 3, full("all rows of the snapshot are read into this process: raise it, or predict with a native export")...)
 }
 
 // TestCrashedShard ends by a signal, so that a supervisor starts it again.
