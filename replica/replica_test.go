@@ -489,3 +489,35 @@ func TestNothingIsTorn(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// undecided are shards that say of each other's number that it is another.
+type undecided struct{ asked int }
+
+// NumShards implements [replica.Source].
+func (u *undecided) NumShards(context.Context) (int, error) {
+	u.asked++
+	return 1, nil
+}
+
+// ChangesFor implements [ps.ChangesSource].
+func (*undecided) ChangesFor(context.Context, int, ps.ChangesRequest) (*ps.Changes, error) {
+	return nil, ps.OtherShards(1, 2)
+}
+
+// TestShardsThatAreNotYetAsMany: a replica that is told of another number of shards again and again asks with growing waits.
+func TestShardsThatAreNotYetAsMany(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := replica.New(replica.Options{Layout: pstest.SmallJob().Layout(), Name: "r"})
+		defer r.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		u := &undecided{}
+		if err := r.Follow(ctx, u); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("following ended with %v", err)
+		}
+		if u.asked < 30 || u.asked > 40 {
+			t.Errorf("asked %d times in half a minute, want once a second after the first", u.asked)
+		}
+	})
+}
