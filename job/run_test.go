@@ -253,7 +253,7 @@ func TestSnapshotsThatDoNotFit(t *testing.T) {
 	if _, err := job.Run(t.Context(), cfg, job.RunOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	all := table.NewMemory(table.MemoryOptions{Limit: 10, Of: "the machine; more shards"})
+	all := table.NewMemory(table.MemoryOptions{Limit: 10, Of: "the machine", Do: "take more shards"})
 	for _, tc := range []struct {
 		name, want string
 		cfg        *job.Config

@@ -24,7 +24,8 @@ func processMemory(root fs.FS) *table.Memory {
 	}
 	o := table.MemoryOptions{
 		Limit: forTables(l),
-		Of:    fmt.Sprintf("what the program leaves of the memory of %s; spread the table over more shards, on machines of their own", l.Of),
+		Of:    fmt.Sprintf("what the program leaves of the memory of %s", l.Of),
+		Do:    "spread the table over more shards, on machines of their own",
 		Free:  func() (int64, bool) { return memlimit.Free(root) },
 		Least: min(256<<20, l.Bytes/32),
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -135,9 +134,8 @@ func Need(ctx context.Context, cfg *spec.Config, o NeedOptions) (*result.MemoryN
 	}
 	limit, of := o.Memory.Limit()
 	if least := wiring.LeastBytes(cfg, m); limit > 0 && least > limit {
-		whose, _, _ := strings.Cut(of, ";") // after it comes what to do about tables
 		out.Warning = fmt.Sprintf("layers and batches of %d worker(s) will take at least %d bytes, and the process may have %d (%s): take a smaller train.batch, fewer train.workers or narrower layers",
-			cfg.Train.Workers, least, limit, whose)
+			cfg.Train.Workers, least, limit, of)
 	}
 	if p := int64(cfg.PS.Memory); p > 0 {
 		limit, of = p, "ps.memory"

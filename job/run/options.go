@@ -109,13 +109,12 @@ func tableMemory(cfg *spec.Config, all *table.Memory) *table.Memory {
 	if cfg.PS.Memory == 0 {
 		return all
 	}
-	return all.Limited(int64(cfg.PS.Memory), "ps.memory; raise it, or spread the table over more shards, in processes of their own")
+	return all.Limited(int64(cfg.PS.Memory), "ps.memory", "raise it, or spread the table over more shards, in processes of their own")
 }
 
 // readMemory is what the tables of a snapshot that is read in this process may take: as tableMemory, but other shards would not help.
 func readMemory(cfg *spec.Config, all *table.Memory) *table.Memory {
 	limit, of := all.Limit()
-	of, _, _ = strings.Cut(of, ";") // after it comes what to do about a table that is trained
 	do := "take a machine with more"
 	if cfg.PS.Memory > 0 {
 		limit, of, do = int64(cfg.PS.Memory), "ps.memory", "raise it"
@@ -123,7 +122,7 @@ func readMemory(cfg *spec.Config, all *table.Memory) *table.Memory {
 	if limit == 0 {
 		return all
 	}
-	return all.Limited(limit, fmt.Sprintf("%s; all rows of the snapshot are read into this process: %s, or predict with a native export, whose rows stay on the disk", of, do))
+	return all.Limited(limit, of, fmt.Sprintf("all rows of the snapshot are read into this process: %s, or predict with a native export, whose rows stay on the disk", do))
 }
 
 // warnMemory says that layers and batches alone are more than the process may have, before the system ends it without a word.

@@ -449,7 +449,7 @@ func TestPrepare(t *testing.T) {
 	}
 	again := take(ps.SnapshotOptions{Pin: true})
 	small := o
-	small.Memory = memory.Limited(4<<10, "4 KiB")
+	small.Memory = memory.Limited(4<<10, "4 KiB", "")
 	n, err := shard.Open(t.Context(), small.Node(1, shards))
 	if err != nil {
 		t.Fatal(err)

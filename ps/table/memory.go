@@ -24,8 +24,8 @@ const askEvery = 4 << 20
 type MemoryOptions struct {
 	// Limit is how many bytes.
 	Limit int64
-	// Of says whose limit it is, for errors: "the limit of cgroup /x, 4 GiB".
-	Of string
+	// Of says whose limit it is, for errors: "the limit of cgroup /x, 4 GiB". Do, if not empty, is what helps who needs more.
+	Of, Do string
 	// Changed, if not nil, is called with how many bytes are taken outside of the Go heap, whenever that has changed, one call at a time.
 	// It must not call back.
 	Changed func(mapped int64)
@@ -38,13 +38,13 @@ type MemoryOptions struct {
 // NewMemory makes a Memory of which nothing is taken.
 func NewMemory(o MemoryOptions) *Memory { return &Memory{o: o} }
 
-// Limited returns a Memory of which nothing is taken, with a limit of its own and all else as m has it.
-func (m *Memory) Limited(limit int64, of string) *Memory {
+// Limited returns a Memory of which nothing is taken, with a limit of its own, of which errors say whose it is and what to do, and all else as m has it.
+func (m *Memory) Limited(limit int64, of, do string) *Memory {
 	o := MemoryOptions{}
 	if m != nil {
 		o = m.o
 	}
-	o.Limit, o.Of = limit, of
+	o.Limit, o.Of, o.Do = limit, of, do
 	return NewMemory(o)
 }
 
@@ -89,17 +89,25 @@ func (m *Memory) take(n int64) error {
 	defer m.mu.Unlock()
 	used := m.mu.used
 	if n > m.o.Limit-used {
-		return fmt.Errorf("all tables of the process take %s of %s (%s)", size(used), size(m.o.Limit), m.o.Of)
+		return fmt.Errorf("all tables of the process take %s of %s (%s)", size(used), size(m.o.Limit), m.whose())
 	}
 	if m.mu.unasked += n; m.mu.unasked >= askEvery && m.o.Free != nil {
 		if free, ok := m.o.Free(); ok && n > free-m.o.Least {
 			return fmt.Errorf("all tables of the process take %s of %s (%s), but the machine has only %s left for all its programs",
-				size(used), size(m.o.Limit), m.o.Of, size(max(free, 0)))
+				size(used), size(m.o.Limit), m.whose(), size(max(free, 0)))
 		}
 		m.mu.unasked = 0
 	}
 	m.add(n)
 	return nil
+}
+
+// whose says whose limit it is, and what helps.
+func (m *Memory) whose() string {
+	if m.o.Do == "" {
+		return m.o.Of
+	}
+	return m.o.Of + "; " + m.o.Do
 }
 
 // give gives memory back.
