@@ -95,7 +95,7 @@ type trainer struct {
 	model  model.Model
 	plan   *pipeline.Plan // of the whole job
 	shards shards
-	// numShards is how many shards there were when that was asked last; 0 with shards in this process, whose number stays.
+	// numShards is how many shards there were when that was answered last; 0: never, as with shards in this process, whose number stays.
 	numShards int
 	monitor   *monitor
 	state     *stored.Trainer

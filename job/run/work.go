@@ -132,7 +132,7 @@ func (t *trainer) recover(ctx context.Context, m *member, a ps.Assignment, err e
 		return false, err
 	case errors.Is(err, ps.ErrRolledBack):
 		before := t.numShards
-		if t.countShards(ctx); before != t.numShards {
+		if t.countShards(ctx); before > 0 && before != t.numShards {
 			t.notice("there are %d shards now, %d before; this worker goes on with them", t.numShards, before)
 			t.log.Info("the number of shards has changed", "from", before, "to", t.numShards, "generation", a.Generation)
 			break
