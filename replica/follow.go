@@ -29,13 +29,13 @@ const (
 // [ps.ErrMismatch] when they are those of another job or model; [ps.ErrFull], and what was read is read on; the context's.
 func (r *Replica) Follow(ctx context.Context, from Source) error {
 	for wait := minWait; ; wait = min(2*wait, maxWait) {
-		began := time.Now()
 		shards, err := from.NumShards(ctx)
 		if err == nil {
+			began := time.Now()
 			err = r.follow(ctx, from, shards)
-		}
-		if time.Since(began) > maxWait { // what had been in the way no longer was
-			wait = minWait
+			if time.Since(began) > maxWait { // what had been in the way no longer was
+				wait = minWait
+			}
 		}
 		switch {
 		case ctx.Err() != nil:

@@ -504,18 +504,15 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 	h.version, h.err, h.state = v, err, Available
 	switch {
 	case err == nil:
-		h.suspect = false
+		if h.suspect = false; before != nil {
+			s.versions[number] = h
+		}
 	case before == nil:
 		h.state = End
 		h.failed(err, fresh, suspect, took)
 	default:
 		before.other = dir
 		before.failed(err, fresh, false, took)
-	}
-	switch {
-	case err != nil:
-	case before != nil:
-		s.versions[number] = h
 	}
 	gone := m.closed || m.models[name] != s // it was removed while it was opened
 	m.mu.Unlock()

@@ -103,8 +103,8 @@ type App struct {
 
 	json, noColor, quiet, verbose bool
 
-	// piped is the job file that came by standard input, once it was read.
-	piped *[]byte
+	// piped is the job file that came by standard input; nil: it was not read.
+	piped []byte
 
 	screen    *ui.Screen
 	logger    atomic.Pointer[slog.Logger]

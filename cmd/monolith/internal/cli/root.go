@@ -334,13 +334,13 @@ func (a *App) read(path string, opts job.LoadOptions) (*job.Config, error) {
 	var err error
 	if path == stdinJob {
 		if a.piped == nil { // a command may ask for its job more than once
-			data, err := io.ReadAll(a.Stdin)
+			data, err := io.ReadAll(a.Stdin) // not nil, also where nothing came
 			if err != nil {
 				return nil, fmt.Errorf("standard input: %w", err)
 			}
-			a.piped = &data
+			a.piped = data
 		}
-		cfg, err = job.Decode(*a.piped, "stdin", opts)
+		cfg, err = job.Decode(a.piped, "stdin", opts)
 	} else {
 		cfg, err = job.Load(path, opts)
 	}
