@@ -13,6 +13,7 @@ import (
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/ps"
 )
 
@@ -41,6 +42,26 @@ func (s *stateOnly) Progress(context.Context, string) (map[string]ps.Progress, e
 	return map[string]ps.Progress{}, nil
 }
 
+// clicksOf is a job on a file of users and clicks, and its model.
+func clicksOf(t *testing.T, dir, path string) (*spec.Config, model.Model) {
+	t.Helper()
+	cfg, err := spec.Decode(fmt.Appendf(nil, `
+version: 1
+dir: %q
+source: {text: {files: [%q]}}
+parse: {format: csv, header: true, features: [{name: user}], label: click}
+model: lr
+`, dir, path), "clicks.yaml", spec.LoadOptions{Components: components.All()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := wiring.Model(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg, m
+}
+
 // TestWorkersThatSeeAFileGrow: a worker that has seen less of a file stores that over what another has seen, which stores it again before it reads:
 // no less is stored than a worker may read. A record of a time when only the first sight was stored is read.
 func TestWorkersThatSeeAFileGrow(t *testing.T) {
@@ -53,20 +74,7 @@ func TestWorkersThatSeeAFileGrow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cfg, err := spec.Decode(fmt.Appendf(nil, `
-version: 1
-dir: %q
-source: {text: {files: [%q]}}
-parse: {format: csv, header: true, features: [{name: user}], label: click}
-model: lr
-`, dir, path), "grows.yaml", spec.LoadOptions{Components: components.All()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := wiring.Model(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg, m := clicksOf(t, dir, path)
 	s := &stateOnly{state: map[string][]byte{}}
 	know := func(w *trainer) splitRecord {
 		t.Helper()
@@ -113,20 +121,7 @@ func TestUnknownTrainerState(t *testing.T) {
 	if err := os.WriteFile(path, []byte("user,click\nu1,1\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := spec.Decode(fmt.Appendf(nil, `
-version: 1
-dir: %q
-source: {text: {files: [%q]}}
-parse: {format: csv, header: true, features: [{name: user}], label: click}
-model: lr
-`, t.TempDir(), path), "unknown.yaml", spec.LoadOptions{Components: components.All()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := wiring.Model(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg, m := clicksOf(t, t.TempDir(), path)
 	s := &stateOnly{state: map[string][]byte{}, failed: map[string]error{stored.TrainerKey: ps.ErrUnreachable}}
 	if err := (&trainer{cfg: cfg, model: m, shards: s}).know(t.Context()); !errors.Is(err, ps.ErrUnreachable) {
 		t.Errorf("the trainer state cannot be read: %v", err)
