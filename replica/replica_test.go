@@ -509,7 +509,6 @@ func TestShardsThatAreNotYetAsMany(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := replica.New(replica.Options{Layout: pstest.SmallJob().Layout(), Name: "r"})
-		defer r.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		u := &undecided{}
@@ -518,6 +517,9 @@ func TestShardsThatAreNotYetAsMany(t *testing.T) {
 		}
 		if u.asked < 30 || u.asked > 40 {
 			t.Errorf("asked %d times in half a minute, want once a second after the first", u.asked)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 }
