@@ -54,7 +54,7 @@ func openZeros(t testing.TB, l *param.Layout) *zeros {
 	socks := t.TempDir()
 	z := &zeros{
 		t: t, logs: t.TempDir(), lease: 300 * time.Millisecond,
-		opts:   coordinator.Options{Layout: l, Dir: t.TempDir(), Keep: 2},
+		opts:   coordinator.Options{Layout: l, Dir: t.TempDir(), Keep: 2, Grace: patience}, // clients come back, on the slowest machine too
 		id:     rpc.Identity{Job: "test", Source: "examples", Plan: "p", Model: "m", Layout: l.Hash(), Shape: l.Shape().Hash(), Recipe: rpc.Recipe{Hash: "r"}},
 		logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
