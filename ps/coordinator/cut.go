@@ -17,6 +17,9 @@ import (
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
+// maxDisturbed is how often a snapshot is begun again because a shard does not know the cut any more that it is to write.
+const maxDisturbed = 10
+
 // coordinator is the worker name of the client that settles splits whose owners are gone.
 const coordinator = "snapshot"
 
@@ -80,6 +83,10 @@ func (c *Cluster) takeNow(ctx context.Context, o ps.SnapshotOptions, patience ti
 	defer c.onGiveUp(nil)
 	start := time.Now()
 	info, stall, err := c.snapshot(ctx, o, patience, h, hurry)
+	// A standby that takes over after its shard's cut knows of none; what there is of the snapshot is thrown away.
+	for again := 0; errors.Is(err, ps.ErrDisturbed) && again < maxDisturbed && ctx.Err() == nil; again++ {
+		info, stall, err = c.snapshot(ctx, o, patience, h, hurry)
+	}
 	took := time.Since(start)
 	if err != nil {
 		c.opts.Hooks.SnapshotDone(failure.Of(err).Label(), took, 0, stall)

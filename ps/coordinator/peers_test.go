@@ -31,6 +31,8 @@ type farPeer struct {
 	beforeBegin func()
 	// write, if not nil, is what WriteCut fails with.
 	write atomic.Pointer[error]
+	// forgets is how many cuts the node forgets before it is to write them.
+	forgets atomic.Int32
 }
 
 var (
@@ -82,7 +84,14 @@ func (p *farPeer) WriteCut(ctx context.Context, id uint64, o ps.WriteOptions) (*
 	if err := p.write.Load(); err != nil {
 		return nil, *err
 	}
-	return reach(p, func(n *shard.Node) (*snapshot.Part, error) { return n.WriteCut(ctx, id, o) })
+	return reach(p, func(n *shard.Node) (*snapshot.Part, error) {
+		if p.forgets.Add(-1) >= 0 {
+			if _, err := n.EndCut(ctx, id, 0); err != nil {
+				return nil, err
+			}
+		}
+		return n.WriteCut(ctx, id, o)
+	})
 }
 
 func (p *farPeer) EndCut(ctx context.Context, id, durable uint64) (time.Duration, error) {
@@ -339,6 +348,27 @@ func TestPartition(t *testing.T) {
 		if ok, err := c.Row(t.Context(), 0, fid, &row); err != nil || !ok || row.Weights[0] != 9 {
 			t.Errorf("fid %d: %v, %v, %v; want 9 examples", fid, ok, row.Weights, err)
 		}
+	}
+}
+
+// TestCutForgotten: a shard that does not know the cut any more which it is to write, because its standby has taken over in between, makes the snapshot begin again; one that never
+// does makes it fail.
+func TestCutForgotten(t *testing.T) {
+	t.Parallel()
+	f := newFar(t, coordinator.Options{Dir: t.TempDir()})
+	c := f.coordinate()
+	cl := mustClient(t, c, "x")
+	if err := errors.Join(cl.Push(t.Context(), pstest.CountingUpdate("x", 0, 3, []int64{1, 2})), cl.Close()); err != nil {
+		t.Fatal(err)
+	}
+	f.peer.forgets.Store(2)
+	info, err := c.Snapshot(t.Context(), ps.SnapshotOptions{})
+	if err != nil || info.Positions["s"]["x"].Position != 3 {
+		t.Errorf("a snapshot of which two cuts were forgotten: %+v, %v", info.Positions, err)
+	}
+	f.peer.forgets.Store(math.MaxInt32)
+	if _, err := c.Snapshot(t.Context(), ps.SnapshotOptions{}); !errors.Is(err, ps.ErrDisturbed) {
+		t.Errorf("a snapshot of which each cut is forgotten: %v, want ErrDisturbed", err)
 	}
 }
 
