@@ -153,7 +153,6 @@ func Stand(ctx context.Context, n *shard.Node, t Target, log *slog.Logger) (err 
 		case <-ctx.Done():
 		}
 		wait = min(2*wait, maxWait)
-		cc.ResetConnectBackoff()
 	}
 }
 

@@ -341,7 +341,6 @@ func (p *peer) lease(ctx context.Context, c ps.LeaseCall) (ps.Charge, error) {
 		Coordinator: c.Coordinator, Call: c.Call, Term: c.Term, Process: c.Process, Stamp: c.Stamp, LeaseNanos: int64(c.Lease),
 	})
 	if err != nil {
-		p.cc.ResetConnectBackoff()
 		return ps.Charge{}, err
 	}
 	return ps.Charge{Process: r.Process, Stamp: r.Stamp, InCharge: r.InCharge, Blank: r.Blank, Synced: r.Synced, Whole: r.Whole, Lag: r.Lag}, nil

@@ -80,8 +80,6 @@ func (c *Conn) persist(ctx context.Context, r *call, budget time.Duration) (err 
 		if ctx.Err() != nil {
 			return c.named(context.Cause(ctx))
 		}
-		// The channel has a backoff of its own, which would answer for us with what it has seen before.
-		c.cc.ResetConnectBackoff()
 	}
 }
 
