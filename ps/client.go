@@ -46,7 +46,7 @@ type Client struct {
 	streams   []stream
 	// Scratch of the two goroutines.
 	parts   []rowsPart
-	updates []param.Update
+	updates []updatePart
 	rounded param.Update // its gradients, where they are rounded
 	dense   denseCache
 	partial bool
@@ -454,7 +454,8 @@ func (c *Client) round(u *param.Update) *param.Update {
 func (c *Client) stageOn(ctx context.Context, s int) error {
 	u := c.u
 	if len(c.streams) > 1 {
-		u = &c.updates[s]
+		c.place.fill(&c.updates[s], s, u)
+		u = &c.updates[s].update
 	}
 	ctl, err := c.begin(ctx, s)
 	if err != nil {

@@ -253,18 +253,26 @@ func (p *Placement) foundOn(shard int, f []param.Found) []param.Found {
 	return nil
 }
 
-func newUpdatePart(tables int) param.Update {
-	return param.Update{Keys: make([][]int64, tables), Counts: make([][]uint32, tables), Grads: make([][]float32, tables)}
+// updatePart is the part of an update that goes to one shard. Buffers are reused.
+type updatePart struct {
+	update param.Update
+	at     [][]int32 // row in the whole update
 }
 
-// splitUpdate deals an update out to the shards; each part keeps the order of the rows.
-func (p *Placement) splitUpdate(parts []param.Update, u *param.Update) {
+func newUpdatePart(tables int) updatePart {
+	return updatePart{
+		update: param.Update{Keys: make([][]int64, tables), Counts: make([][]uint32, tables), Grads: make([][]float32, tables)}, at: make([][]int32, tables),
+	}
+}
+
+// splitUpdate deals the rows of an update out to the shards, all but their gradients; each part keeps the order of the rows.
+func (p *Placement) splitUpdate(parts []updatePart, u *param.Update) {
 	for s := range parts {
-		q := &parts[s]
+		q := &parts[s].update
 		q.Source, q.Split, q.From, q.To = u.Source, u.Split, u.From, u.To
 		q.NumRows, q.Time, q.LR, q.Examples, q.Op = u.NumRows, u.Time, u.LR, u.Examples, u.Op
 		for t := range p.dims {
-			q.Keys[t], q.Counts[t], q.Grads[t] = q.Keys[t][:0], q.Counts[t][:0], q.Grads[t][:0]
+			q.Keys[t], q.Counts[t], parts[s].at[t] = q.Keys[t][:0], q.Counts[t][:0], parts[s].at[t][:0]
 		}
 		q.Found = p.foundOn(s, u.Found) // the lookup has dealt the same keys out
 		q.Exchange = u.Exchange
@@ -272,20 +280,36 @@ func (p *Placement) splitUpdate(parts []param.Update, u *param.Update) {
 		if q.Trace = nil; s == 0 {
 			q.Trace = u.Trace
 		}
-		q.Dense = q.Dense[:0]
-		if len(u.Dense) > 0 {
-			for _, r := range p.pushes[s] {
-				q.Dense = append(q.Dense, u.Dense[r.from:r.to]...)
-			}
-		}
 	}
 	for t, keys := range u.Keys {
-		dim := p.widths[t][u.Op]
+		counts := u.Counts[t][:len(keys)]
 		for i, k := range keys {
-			q := &parts[ShardOf(Bucket(k), p.shards)]
-			q.Keys[t] = append(q.Keys[t], k)
-			q.Counts[t] = append(q.Counts[t], u.Counts[t][i])
-			q.Grads[t] = append(q.Grads[t], u.Grads[t][i*dim:][:dim]...)
+			part := &parts[ShardOf(Bucket(k), p.shards)]
+			part.update.Keys[t] = append(part.update.Keys[t], k)
+			part.update.Counts[t] = append(part.update.Counts[t], counts[i])
+			part.at[t] = append(part.at[t], int32(i))
+		}
+	}
+}
+
+// fill gives the part of one shard its gradients. Those of different shards may be filled at the same time: that is most of the work, and they go out at the same time.
+func (p *Placement) fill(part *updatePart, shard int, u *param.Update) {
+	q := &part.update
+	for t, rows := range part.at {
+		dim := p.widths[t][u.Op]
+		q.Grads[t] = sized(q.Grads[t], len(rows)*dim)
+		if len(rows) == 0 { // an update without rows may have no tables either
+			continue
+		}
+		grads, from := q.Grads[t], u.Grads[t]
+		for i, at := range rows {
+			copy(grads[i*dim:][:dim], from[int(at)*dim:][:dim])
+		}
+	}
+	q.Dense = q.Dense[:0]
+	if len(u.Dense) > 0 {
+		for _, r := range p.pushes[shard] {
+			q.Dense = append(q.Dense, u.Dense[r.from:r.to]...)
 		}
 	}
 }
