@@ -41,8 +41,9 @@ func start(t testing.TB, o broker.Options) *broker.Broker {
 	return b
 }
 
+// options are those of a test whose broker is there, but on a machine that may be busy.
 func options(b *broker.Broker) kafkasink.Options {
-	return kafkasink.Options{Brokers: b.Addrs(), Topic: "out", RetryFor: 5 * time.Second, Timeout: 3 * time.Second}
+	return kafkasink.Options{Brokers: b.Addrs(), Topic: "out", RetryFor: 5 * time.Minute, Timeout: 5 * time.Minute}
 }
 
 func producer(t testing.TB, o kafkasink.Options) *kafkasink.Producer {

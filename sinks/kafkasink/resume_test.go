@@ -47,7 +47,7 @@ func committed(t testing.TB, addrs []string, topic string) map[string][]int64 {
 
 func committedRecords(t testing.TB, addrs []string, topic string) (out []*kgo.Record) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	c, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.KeepControlRecords(), kgo.FetchMaxWait(20*time.Millisecond), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
@@ -129,7 +129,7 @@ func resumes(t *testing.T, addrs []string, topic string, lives int, seed uint64)
 		New: func(t *testing.T) pipeline.Sink[*pipeline.Batch] {
 			return rowsSink(t, kafkasink.Options{
 				Brokers: addrs, Topic: topic, Codec: []string{"none", "zstd", "gzip"}[seed%3], MaxBytes: 1000,
-				CommitRows: 20 + int(seed)*10, CommitEvery: time.Duration(1+seed) * 5 * time.Millisecond, RetryFor: time.Minute,
+				CommitRows: 20 + int(seed)*10, CommitEvery: time.Duration(1+seed) * 5 * time.Millisecond, RetryFor: 5 * time.Minute, Timeout: 5 * time.Minute,
 			})
 		},
 		Make: func(t *testing.T, mem memory.Allocator, split string, from, to pipeline.Position) *pipeline.Batch {
@@ -248,7 +248,7 @@ func TestDiesBeforeTheCommit(t *testing.T) {
 		t.Fatal("nobody tried to commit")
 	}
 	dead.Store(false)
-	w = rowsWriter(t, o)
+	w = rowsWriter(t, options(b))
 	p, err := w.Resume(t.Context(), "test", []pipeline.Split{{Name: "a"}})
 	if want := (pipeline.Progress{Position: 10, Rows: 10, Batches: 1}); err != nil || p["a"] != want {
 		t.Fatalf("%+v, %v, want %+v", p, err, want)

@@ -32,8 +32,8 @@ func manner(t testing.TB, answers map[int16][]byte) string {
 	}, answers)
 }
 
-// use does everything that asks a broker for something.
-func use(ctx context.Context, o kafkasource.Options) error {
+// use does everything that asks a broker for something, and calls opened before it waits for records.
+func use(ctx context.Context, o kafkasource.Options, opened func()) error {
 	s, err := kafkasource.New(o)
 	if err != nil {
 		return err
@@ -49,6 +49,7 @@ func use(ctx context.Context, o kafkasource.Options) error {
 	if err != nil {
 		return err
 	}
+	opened()
 	blk, err := r.Next(ctx)
 	if err == nil {
 		blk.Release()
@@ -83,14 +84,16 @@ func TestAnswersOfAnySize(t *testing.T) { // not parallel: it measures
 		o := options(addr)
 		o.RetryFor, o.MaxWait, o.GroupID = 150*time.Millisecond, 10*time.Millisecond, "g"
 		o.SASL = &kafkasource.SASL{Mechanism: kafkasource.Plain, User: "u", Password: "p"}
-		return use(ctx, o)
+		return use(ctx, o, func() {})
 	}, pipeline.ErrUnavailable)
 	t.Run("good ones", func(t *testing.T) {
 		o := options(manner(t, nil))
 		o.GroupID, o.SASL = "g", &kafkasource.SASL{Mechanism: kafkasource.Plain, User: "u", Password: "p"}
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		defer cancel()
-		if err := use(ctx, o); !errors.Is(err, context.DeadlineExceeded) || strings.Contains(err.Error(), "kafkasource") {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		enough := errors.New("enough")
+		defer cancel(nil)
+		opened := func() { time.AfterFunc(300*time.Millisecond, func() { cancel(enough) }) } // in which an answer that is wrong would be met
+		if err := use(ctx, o, opened); !errors.Is(err, enough) || strings.Contains(err.Error(), "kafkasource") {
 			t.Errorf("%v, want to wait for records", err)
 		}
 	})

@@ -265,8 +265,12 @@ func TestHoleAtTheEnd(t *testing.T) {
 			produce(t, b, "ratings", 0, broker.Batch{}, broker.Record{Key: []byte("k"), Value: []byte("a")})
 			answer(b, 1, -1, func(*kmsg.FetchResponseTopicPartition) {}) // a log up to 10, without records
 			o := options(b.Addrs()...)
-			o.End.Offsets, o.MaxWait, o.RetryFor = map[int]int64{0: 9}, 10*time.Millisecond, 500*time.Millisecond
-			r := open(t, source(t, o), 0, nil)
+			o.End.Offsets, o.MaxWait, o.RetryFor = map[int]int64{0: 9}, 10*time.Millisecond, patience
+			split := splits(t, source(t, o))[0]
+			if policy != "compact" {
+				o.RetryFor = 500 * time.Millisecond
+			}
+			r := openSplit(t, source(t, o), split, 0, nil)
 			if policy == "compact" {
 				if got := values(r.take(t, -1)); got != "a" || r.Position() != 9 {
 					t.Errorf("%q up to %d", got, r.Position())
