@@ -52,7 +52,7 @@ func begin(t *testing.T, cfg *job.Config, who string, standby bool, shards ...in
 func (r *readiness) becomes(words string) {
 	r.t.Helper()
 	var last error
-	for deadline := time.After(time.Minute); ; {
+	for deadline := time.After(5 * time.Minute); ; {
 		select {
 		case now := <-r.said:
 			if last = now.missing; last == nil && words == "" || last != nil && words != "" && strings.Contains(last.Error(), words) {

@@ -134,7 +134,7 @@ func openPair(t testing.TB, l *param.Layout) *paired {
 	addr := func(name string) string { return "unix:" + filepath.Join(socks, name) }
 	p := &paired{
 		t: t, logs: t.TempDir(), addrs: []string{addr("0"), addr("1")}, other: addr("s"), lease: 300 * time.Millisecond, more: map[int]*[2]*side{},
-		opts:   coordinator.Options{Layout: l, Dir: t.TempDir(), Keep: 2},
+		opts:   coordinator.Options{Layout: l, Dir: t.TempDir(), Keep: 2, Grace: patience}, // workers come back late on a busy machine
 		id:     rpc.Identity{Job: "test", Source: "examples", Plan: "p", Model: "m", Layout: l.Hash(), Shape: l.Shape().Hash(), Recipe: rpc.Recipe{Hash: "r"}},
 		logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
@@ -184,7 +184,7 @@ func (p *paired) run() {
 	p.coordinate()
 	var err error
 	if p.remote, err = rpc.Dial(t.Context(), rpc.Options{
-		Identity: p.id, Layout: p.opts.Layout, Addrs: p.places(2), Config: p.client, RetryFor: time.Minute, Logger: p.logger,
+		Identity: p.id, Layout: p.opts.Layout, Addrs: p.places(2), Config: p.client, RetryFor: patience, Logger: p.logger,
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -125,7 +125,7 @@ func startAt(ctx context.Context, o coordinator.Options, listen func(shard int) 
 		return nil, err
 	}
 	c.stop = append(c.stop, cl.Close)
-	c.Remote, err = rpc.Dial(ctx, rpc.Options{Identity: id, Layout: o.Layout, Addrs: addrs, RetryFor: 5 * time.Second, WrapConn: wrap})
+	c.Remote, err = rpc.Dial(ctx, rpc.Options{Identity: id, Layout: o.Layout, Addrs: addrs, RetryFor: patience, WrapConn: wrap})
 	if err != nil {
 		return nil, errors.Join(err, cl.Close(ctx))
 	}

@@ -58,7 +58,7 @@ func TestFailedSnapshotHasTheRoomForLater(t *testing.T) {
 	if _, err := n.EndCut(t.Context(), 1, 0); err != nil {
 		t.Fatal(err)
 	}
-	for late := time.After(10 * time.Second); ; {
+	for late := time.After(5 * time.Minute); ; {
 		select {
 		case path := <-d.removed:
 			if path == next {

@@ -469,7 +469,7 @@ func TestFlakyStore(t *testing.T) {
 	if ids := m.check(store.mem); ids[0] != 14 {
 		t.Errorf("after the store was away it has %v", ids)
 	}
-	for late := time.Now().Add(time.Minute); len(m.u.Holds()) > 0; time.Sleep(time.Millisecond) { // it may look once more at what has been merged meanwhile
+	for late := time.Now().Add(5 * time.Minute); len(m.u.Holds()) > 0; time.Sleep(time.Millisecond) { // it may look once more at what has been merged meanwhile
 		if time.Now().After(late) {
 			t.Fatalf("%v are held", m.u.Holds())
 		}
@@ -501,13 +501,15 @@ func TestStoreAway(t *testing.T) {
 	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	m = must(t, o, 0)
 	m.train(3, ps.SnapshotOptions{})
+	for late := time.Now().Add(5 * time.Minute); !strings.Contains(log.String(), "cannot be uploaded for now"); time.Sleep(time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatalf("log:\n%s", log.String())
+		}
+	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errors.New("long enough"))
 	defer cancel()
 	if err := m.u.Wait(ctx); err == nil {
 		t.Error("all is uploaded to a store that is away")
-	}
-	if text := log.String(); !strings.Contains(text, "cannot be uploaded for now") {
-		t.Errorf("log:\n%s", text)
 	}
 	down.Store(false)
 	m.wait()
