@@ -119,7 +119,7 @@ func TestScaleProcesses(t *testing.T) {
 			for _, i := range []int{3, 4} {
 				p.procs[shardName(i)].end(syscall.SIGTERM)
 			}
-			p.wait(worker, 3*time.Minute)
+			p.wait(worker)
 			monolith(t, "train", edited, "--worker", "late").wants(t, 0)
 			p.procs[shardName(0)].end(syscall.SIGTERM)
 			if got := digest(t, path, p.dir); got != want {

@@ -177,8 +177,9 @@ func (pr *process) last() string {
 }
 
 // wait waits until the process has ended by itself, and well
-func (p *processes) wait(pr *process, atMost time.Duration) {
+func (p *processes) wait(pr *process) {
 	p.t.Helper()
+	atMost := testbed.Patience(p.t)
 	select {
 	case <-pr.done:
 	case <-time.After(atMost):
@@ -213,7 +214,7 @@ func (p *processes) dead() string {
 // await waits until a process has written a text.
 func (p *processes) await(pr *process, text string) {
 	p.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(pr.all(), text); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testbed.Patience(p.t)); !strings.Contains(pr.all(), text); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			p.dump()
 			p.t.Fatalf("%s does not say %q", pr.name, text)
@@ -380,7 +381,7 @@ func TestKilledProcessesEndWithTheSameDigest(t *testing.T) {
 					}
 				}
 				fill(t, b.Addrs()[0], records, done, clusterExamples)
-				p.wait(worker, 2*time.Minute)
+				p.wait(worker)
 				died := 0
 				for i := range shards {
 					died += p.procs[shardName(i)].kills
@@ -491,11 +492,11 @@ func TestAsynchronousProcessesCountEveryExampleOnce(t *testing.T) {
 			time.Sleep(max(0, 4500*time.Millisecond-time.Since(stopped)))
 			zombie.signal(syscall.SIGCONT)
 			for _, w := range []*process{workers[0], workers[1], workers[3]} {
-				p.wait(w, 2*time.Minute)
+				p.wait(w)
 			}
 			select {
 			case <-zombie.done:
-			case <-time.After(time.Minute):
+			case <-time.After(testbed.Patience(t)):
 				p.dump()
 				t.Fatal("the worker that was stopped continues")
 			}

@@ -424,7 +424,7 @@ func (f *flinkJob) finish(more ...string) {
 	if f.done != clusterExamples {
 		f.t.Fatalf("only %d of %d examples were brought", f.done, clusterExamples)
 	}
-	f.p.wait(f.submit("last", more...), testbed.Patience(f.t))
+	f.p.wait(f.submit("last", more...))
 	for until := time.Now().Add(testbed.Patience(f.t)); len(pidsOf(f.t, f.worker)) > 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(until) {
 			f.t.Errorf("workers are left: %v", pidsOf(f.t, f.worker))

@@ -405,7 +405,7 @@ func killRecords(t *testing.T) [][]byte {
 // fill publishes the examples [from, to).
 func fill(t *testing.T, addr string, records [][]byte, from, to int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for p := range killPartitions {
 		var out []broker.Record

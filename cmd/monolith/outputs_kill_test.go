@@ -166,7 +166,7 @@ func TestKilledOutputsHaveEachRowOnce(t *testing.T) {
 				zombie.signal(syscall.SIGCONT)
 			}
 			for _, w := range workers {
-				p.wait(w, 3*time.Minute)
+				p.wait(w)
 			}
 			if zombie != nil {
 				select {

@@ -113,7 +113,7 @@ func TestPrismWithShardsInProcesses(t *testing.T) {
 	fill(t, addr, killRecords(t)[:prismExamples], 0, prismExamples)
 	text := fmt.Sprintf(clusterJob, addr, prismExamples/killPartitions, "none", "rollback")
 	p := startShards(t, path, text, 2)
-	p.wait(p.launch("worker", "train", p.job, "--runner=prism"), time.Minute)
+	p.wait(p.launch("worker", "train", p.job, "--runner=prism"))
 	dir, job := makeJob(t, strings.Replace(text, "addresses: ADDRESSES, ", "", 1))
 	if out, err := exec.CommandContext(t.Context(), path, "train", job).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -27,7 +27,7 @@ type served struct {
 
 // ask returns an answer, or that there is none.
 func (s served) ask(method, path, body string) (code int, answer string, err error) {
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+s.addr+"/v1/models/"+path, strings.NewReader(body))
 	if err != nil {
@@ -138,7 +138,7 @@ func TestServedJobUnderKills(t *testing.T) {
 				p.procs[victim].kill(t)
 			}
 			fill(t, b.Addrs()[0], records, len(victims)*part, examples)
-			p.wait(worker, 3*time.Minute)
+			p.wait(worker)
 			live.awaits("live", time.Now())
 			got := live.predict("live", records[:1000])
 
