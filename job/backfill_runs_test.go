@@ -273,7 +273,7 @@ func TestBackfillByWorkers(t *testing.T) {
 			t.Parallel()
 			j := newTopicJob(t, true, 4)
 			j.happen(4, 2000, 0, 3)
-			set := []string{"backfill.epochs=2", "ps.lease=1s"}
+			set := []string{"backfill.epochs=2", "ps.lease=5s"}
 			if where == "files" {
 				dir := t.TempDir()
 				writeHours(t, dir, 0, 1000, 0, 1)

@@ -89,7 +89,7 @@ func (d *disturbed) unblock() {
 
 // run trains until at, at the end of the second epoch, has made the run fail, or to the end.
 func (d *disturbed) run(at func(cancel context.CancelFunc)) (*job.TrainResult, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	return job.Run(ctx, d.cfg, job.RunOptions{Worker: "a", Evaluated: func(epoch int, _ job.Scores) {
 		if epoch == 2 && at != nil {

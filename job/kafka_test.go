@@ -101,7 +101,7 @@ type running struct {
 }
 
 func (j *topicJob) start(worker string, set ...string) *running {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	r := &running{stop: cancel, drain: make(chan struct{}), done: make(chan error, 1), seen: make(chan struct{})}
 	cfg := j.config(set...)
 	closed := false
@@ -340,7 +340,7 @@ func TestOnlyBadRecordsEndAStream(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(j.dir, "snapshots", "snap-*")); len(left) > 0 {
 		t.Errorf("there are snapshots: %q", left)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	drain, told := make(chan struct{}), false
 	_, err = job.Run(ctx, j.config("train.on_bad_row=skip", "train.max_bad_share=1"), job.RunOptions{Drain: drain, Status: func(p job.Status) {

@@ -80,7 +80,7 @@ func TestBackfillThenStream(t *testing.T) {
 		}
 	}()
 	train := func(c *job.Config, worker string) (*job.TrainResult, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		return job.Run(ctx, c, job.RunOptions{Worker: worker})
 	}
@@ -181,7 +181,7 @@ func TestWrongSourceTakesNothing(t *testing.T) {
 		return of
 	}
 	train := func() (*job.TrainResult, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		return job.Run(ctx, cfg, job.RunOptions{Worker: "worker"})
 	}

@@ -662,7 +662,7 @@ func TestPushedRowShards(t *testing.T) {
 		s.push = takesPushes(nil)
 		s.start(0, config)
 	}
-	within, cancel := context.WithTimeout(t.Context(), time.Minute)
+	within, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for _, v := range []float32{1, -2} {
 		inputs, n := assign(v)

@@ -60,7 +60,7 @@ func TestTry(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := &runner{out: os.Stderr, dir: dir, limit: time.Minute, clean: map[string]cleanRun{}}
+	r := &runner{out: os.Stderr, dir: dir, limit: 5 * time.Minute, clean: map[string]cleanRun{}}
 	for _, x := range []struct {
 		name     string
 		old, new string
@@ -77,7 +77,7 @@ func TestTry(t *testing.T) {
 		{"never ends anyway", "a + b", "a - b", "-run TestEndless .", "", "have not ended within 4s"},
 		{"no such test", "a + b", "a - b", "-run TestNone .", "", "no test ran"},
 	} {
-		r.limit = time.Minute
+		r.limit = 5 * time.Minute
 		switch x.name {
 		case "hangs":
 			r.limit = 3 * time.Second

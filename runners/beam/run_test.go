@@ -180,7 +180,7 @@ func TestErrorsSurface(t *testing.T) {
 				if what == "stage" {
 					s.stage.failAt, s.stage.exits = 6, true
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // not to wait for ever
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // not to wait for ever
 				defer cancel()
 				_, err := beam.RunAs(ctx, s.recipe(), s.plan(), beam.Options{Workers: 2, Renew: time.Millisecond}, false, !elsewhere)
 				if err == nil || !strings.Contains(err.Error(), want) {
