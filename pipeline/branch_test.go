@@ -331,52 +331,54 @@ func (w bySourceWriter) Resume(_ context.Context, source string, _ []pipeline.Sp
 // TestMergeSharesByArrival: with everything ready, rows come in proportion to the weights, and a source that had nothing
 // for a while does not catch up.
 func TestMergeSharesByArrival(t *testing.T) {
-	p := &pool{}
-	sink := &fakeSink{gate: make(chan struct{})}
-	g := pipeline.New("shares")
-	late := &fakeSource{pool: p, sizes: map[string]int{"a": 400}, slow: make(chan struct{})}
-	clicks := pipeline.Read(g, "clicks", &fakeSource{pool: p, sizes: map[string]int{"x": 400, "y": 400}})
-	pipeline.Into(pipeline.Prefetch(pipeline.Merge(g, "all", clicks.Weight(3), pipeline.Read(g, "late", late)), "q", 8), "sink", sink)
-	plan, err := g.Plan()
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error)
-	go func() {
-		_, err := plan.Segments[0].Run(t.Context(), pipeline.RunOptions{})
-		done <- err
-	}()
-	for range 200 { // of clicks alone
-		sink.gate <- struct{}{}
-	}
-	close(late.slow)
-	for range 20 {
-		sink.gate <- struct{}{}
-		time.Sleep(time.Millisecond) // queues fill
-	}
-	sink.mu.Lock()
-	from := len(sink.origins)
-	sink.mu.Unlock()
-	for range 100 {
-		sink.gate <- struct{}{}
-		time.Sleep(100 * time.Microsecond)
-	}
-	sink.mu.Lock()
-	got := 0
-	for _, o := range sink.origins[from:] {
-		if o.Source == "late" {
-			got++
+	synctest.Test(t, func(t *testing.T) { // in which everything is ready after any pause
+		p := &pool{}
+		sink := &fakeSink{gate: make(chan struct{})}
+		g := pipeline.New("shares")
+		late := &fakeSource{pool: p, sizes: map[string]int{"a": 400}, slow: make(chan struct{})}
+		clicks := pipeline.Read(g, "clicks", &fakeSource{pool: p, sizes: map[string]int{"x": 400, "y": 400}})
+		pipeline.Into(pipeline.Prefetch(pipeline.Merge(g, "all", clicks.Weight(3), pipeline.Read(g, "late", late)), "q", 8), "sink", sink)
+		plan, err := g.Plan()
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	sink.mu.Unlock()
-	close(sink.gate)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	p.check(t)
-	if got < 15 || got > 35 { // a quarter of 100
-		t.Errorf("%d of 100 rows are of the late source of weight 1 beside 3", got)
-	}
+		done := make(chan error)
+		go func() {
+			_, err := plan.Segments[0].Run(t.Context(), pipeline.RunOptions{})
+			done <- err
+		}()
+		for range 200 { // of clicks alone
+			sink.gate <- struct{}{}
+		}
+		close(late.slow)
+		for range 20 {
+			sink.gate <- struct{}{}
+			time.Sleep(time.Millisecond) // queues fill
+		}
+		sink.mu.Lock()
+		from := len(sink.origins)
+		sink.mu.Unlock()
+		for range 100 {
+			sink.gate <- struct{}{}
+			time.Sleep(100 * time.Microsecond)
+		}
+		sink.mu.Lock()
+		got := 0
+		for _, o := range sink.origins[from:] {
+			if o.Source == "late" {
+				got++
+			}
+		}
+		sink.mu.Unlock()
+		close(sink.gate)
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		p.check(t)
+		if got < 15 || got > 35 { // a quarter of 100
+			t.Errorf("%d of 100 rows are of the late source of weight 1 beside 3", got)
+		}
+	})
 }
 
 // TestGraphFaults looks for the fault of each graph that cannot be.

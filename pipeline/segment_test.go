@@ -65,6 +65,19 @@ func (f *fixture) run(t *testing.T, opts pipeline.RunOptions) (pipeline.RunStats
 	return stats, err
 }
 
+// drainOnceOpen returns what is closed a while after a split has begun to be read.
+func (f *fixture) drainOnceOpen() <-chan struct{} {
+	drain := make(chan struct{})
+	go func() {
+		defer close(drain)
+		for f.src.opened.Load() == 0 || f.join.opened.Load() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(20 * time.Millisecond) // in which others would be
+	}()
+	return drain
+}
+
 // split names a split of the source of a fixture.
 func split(name string) pipeline.SplitID { return pipeline.SplitID{Source: "clicks", Split: name} }
 
@@ -324,8 +337,7 @@ func TestDrainOpensNoSplitThatWaits(t *testing.T) {
 		t.Run(fmt.Sprintf("deterministic=%v", det), func(t *testing.T) {
 			f := newFixture(t, sizes, 2, 2)
 			f.src.slow = make(chan struct{}) // the split that is read first gives nothing
-			drain := make(chan struct{})
-			time.AfterFunc(20*time.Millisecond, func() { close(drain) })
+			drain := f.drainOnceOpen()
 			stats, err := f.run(t, pipeline.RunOptions{Deterministic: det, Interleave: 1, Drain: drain})
 			if err != nil || !stats.Drained {
 				t.Errorf("%+v, %v", stats, err)
@@ -353,8 +365,7 @@ func TestLagOfSplitsThatWait(t *testing.T) {
 		f.src.ends, f.src.rows, f.src.end = 7, c.rows, 1<<40
 		f.src.slow = make(chan struct{})
 		var hooks lagBySplit
-		drain := make(chan struct{})
-		time.AfterFunc(20*time.Millisecond, func() { close(drain) })
+		drain := f.drainOnceOpen()
 		_, err := f.run(t, pipeline.RunOptions{Interleave: 1, Drain: drain, Env: func(int) *pipeline.Env { return &pipeline.Env{Hooks: pipeline.NewHooks(&hooks)} }})
 		if err != nil {
 			t.Fatal(err)
