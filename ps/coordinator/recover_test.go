@@ -50,7 +50,8 @@ func (l *life) pause(ctx context.Context, cl *ps.Client) error {
 	taken := make(chan struct{})
 	l.wg.Go(func() {
 		defer close(taken)
-		if l.f.scale(ctx) {
+		// Where a shard is dead that nobody starts again, because the worker is done, waiting does not help.
+		if l.f.scale(ctx, time.Second) {
 			return
 		}
 		if _, err := l.f.cluster().Snapshot(ctx, ps.SnapshotOptions{}); err == nil {

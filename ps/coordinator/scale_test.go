@@ -17,8 +17,8 @@ import (
 )
 
 // scale makes the number of shards the next one of the plan, and reports whether there was one that nobody is at already: of two calls at a time
-// the later one could go back to what the plan has left behind.
-func (f *fleet) scale(ctx context.Context) bool {
+// the later one could go back to what the plan has left behind. It takes so long at most.
+func (f *fleet) scale(ctx context.Context, atMost time.Duration) bool {
 	if !f.scaling.TryLock() {
 		return false
 	}
@@ -30,8 +30,7 @@ func (f *fleet) scale(ctx context.Context) bool {
 	}
 	next, c := f.mu.plan[0], f.mu.cluster
 	f.mu.Unlock()
-	// Where a shard is dead that nobody starts again, because the worker is done, waiting does not help.
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
 	out, err := c.Scale(ctx, f.addrs(next))
 	f.mu.Lock()
@@ -58,7 +57,7 @@ func TestScaleUnderKills(t *testing.T) {
 				f.mu.plan = []int{5, 3, 4, 2, 5, 3}
 				got, _, err := f.train(j, seed, 0.003)
 				for err == nil && len(f.mu.plan) > 0 { // what training was too short for; nobody dies any more
-					if f.scale(t.Context()); f.mend() != nil {
+					if f.scale(t.Context(), 5*time.Minute); f.mend() != nil {
 						t.Fatal(err)
 					}
 					got, err = f.cluster().Digest(t.Context())
