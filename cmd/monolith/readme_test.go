@@ -83,7 +83,7 @@ type tour struct {
 // run types commands into one shell and returns all that they print. Every command must succeed.
 func (r *tour) run(t *testing.T, commands string, env ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testbed.Patience(t))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", "set -e -o pipefail -m\n"+r.replace.Replace(commands)+"\nwait\n")
 	cmd.Dir, cmd.Env = r.dir, append(os.Environ(), env...)

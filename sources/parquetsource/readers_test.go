@@ -38,7 +38,7 @@ var readersTable = flag.Bool("readers", false, "compare with other readers of Pa
 // Other libraries may take the process with them, so every file is read in a child.
 const (
 	envReader   = "MONOLITH_TEST_PARQUET_READER"
-	hangAfter   = 20 * time.Second
+	hangAfter   = time.Minute
 	childMemory = 6 << 30 // of address space
 	muchMemory  = 1 << 30 // that was allocated for a file of much less
 )
