@@ -52,6 +52,10 @@ func (s *step) check(p *Prepared, losses []float64) error {
 	return nil
 }
 
+// extremeWeight is the weight of an example above which it is named when a model diverges: those of importance sampling are
+// below.
+const extremeWeight = 1e4
+
 // firstOutside returns the first element that is not within ±limit, NaN included, or -1.
 func firstOutside(x []float32, limit float32) int {
 	if simd.MaxMagnitude(x) <= limit {
@@ -98,6 +102,14 @@ func (s *step) advice(p *Prepared) string {
 	}
 	if largest > 100 || largest != largest {
 		text += fmt.Sprintf(" (the largest value is %v, of feature %q)", largest, name)
+	}
+	// What multiplies each gradient is named where it is out of the ordinary: no learning rate mends it.
+	var weight float32
+	for _, w := range p.in.Weights {
+		weight = max(weight, w)
+	}
+	if weight > extremeWeight {
+		text += fmt.Sprintf("; first of all look at the weights of the examples (parse.weight), of which the largest is %v: a weight multiplies the gradients of its row", weight)
 	}
 	return text
 }

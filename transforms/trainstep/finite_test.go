@@ -97,3 +97,33 @@ func TestGradientsThatAreNotFiniteAreRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestWeightsThatAreExtremeAreNamed lets a loss end as no number: the advice is of weights where one is out of the ordinary, and
+// not where they are as usual.
+func TestWeightsThatAreExtremeAreNamed(t *testing.T) {
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	inner := newModel(t, zoo.Config{Name: "lr"})
+	for factor, want := range map[float32]string{1: "", 1e30: "parse.weight), of which the largest is 4e+30"} {
+		m := poisoned{inner, func(rows, _ []float32) { rows[0] = float32(math.Inf(1)) }}
+		store := newMapStore(inner.Layout())
+		look, err := trainstep.NewLookup(m, store.open).Open(t.Context(), &pipeline.Env{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		step, err := trainstep.NewStep(m, store.open, trainstep.StepOptions{}).Open(t.Context(), &pipeline.Env{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = look.Process(t.Context(), withWeights(t, mem, 0, 8, factor), func(p *trainstep.Prepared) error {
+			return step.Process(t.Context(), p, func(g *trainstep.Gradients) error {
+				g.Release()
+				return nil
+			})
+		})
+		if err == nil || !strings.Contains(err.Error(), "lower the learning rate") || !strings.Contains(err.Error(), want) ||
+			want == "" && strings.Contains(err.Error(), "parse.weight") {
+			t.Errorf("weights times %v: %v, want %q", factor, err, want)
+		}
+	}
+}

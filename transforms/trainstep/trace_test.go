@@ -16,15 +16,15 @@ import (
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
 
-// withWeights is newBatch with weights 0.5, 1, 1.5 ...
-func withWeights(t *testing.T, mem memory.Allocator, from, n int) *pipeline.Batch {
+// withWeights is newBatch with weights 0.5, 1, 1.5 ... times a factor.
+func withWeights(t *testing.T, mem memory.Allocator, from, n int, factor float32) *pipeline.Batch {
 	t.Helper()
 	plain := newBatch(t, mem, from, n)
 	defer plain.Release()
 	b := array.NewFloat32Builder(mem)
 	defer b.Release()
 	for i := range n {
-		b.Append(float32(i+1) / 2)
+		b.Append(factor * float32(i+1) / 2)
 	}
 	weights := b.NewArray()
 	defer weights.Release()
@@ -59,7 +59,7 @@ func TestTraceIsWhatWasObserved(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, b := range []*pipeline.Batch{newBatch(t, mem, 0, 8), withWeights(t, mem, 8, 5), newBatch(t, mem, 13, 0), newBatch(t, mem, 13, 3)} {
+				for _, b := range []*pipeline.Batch{newBatch(t, mem, 0, 8), withWeights(t, mem, 8, 5, 1), newBatch(t, mem, 13, 0), newBatch(t, mem, 13, 3)} {
 					err := look.Process(t.Context(), b, func(p *trainstep.Prepared) error {
 						return step.Process(t.Context(), p, func(g *trainstep.Gradients) error {
 							defer g.Release()
