@@ -520,6 +520,16 @@ func TestVariablesAnywhere(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("error is %v\nwant %s", err, want)
 	}
+
+	// A variable that is not set is one fault, whatever its key wants; two are two.
+	_, err = job.Decode([]byte("version: 1\nsource: {text: {files: [x]}}\nparse: {format: libfm}\nmodel: ${MODEL}\ntrain: {batch: \"${A}${B}${A}\"}\nsnapshot: {every: ${EVERY}}\n"), "x.yaml", job.LoadOptions{Env: env})
+	want = "4 faults in the job:\n  x.yaml:4:8: model: environment variable MODEL is not set; set it, or write ${MODEL:-fallback}\n" +
+		"  x.yaml:5:16: train.batch: environment variable A is not set; set it, or write ${A:-fallback}\n" +
+		"  x.yaml:5:16: train.batch: environment variable B is not set; set it, or write ${B:-fallback}\n" +
+		"  x.yaml:6:19: snapshot.every: environment variable EVERY is not set; set it, or write ${EVERY:-fallback}"
+	if err == nil || err.Error() != want {
+		t.Errorf("error is %v\nwant %s", err, want)
+	}
 }
 
 func TestForTarget(t *testing.T) {

@@ -18,9 +18,15 @@ type decoder struct {
 	env    map[string]string
 	where  map[string]Where
 	faults []Fault
+	// unset are the places of values with an environment variable that is not set. That they are not what their keys want
+	// either follows from it.
+	unset map[Where]bool
 }
 
 func (d *decoder) fault(at Where, path, message, suggestion string) {
+	if d.unset[at] {
+		return
+	}
 	d.faults = append(d.faults, Fault{Where: at, Path: path, Message: message, Suggestion: suggestion})
 }
 

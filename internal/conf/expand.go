@@ -2,6 +2,7 @@ package conf
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -15,6 +16,7 @@ var variable = regexp.MustCompile(`\$?\$\{([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}`)
 func (d *decoder) substitute(n *Node, path string) {
 	switch n.kind {
 	case scalarNode:
+		var missing []string
 		n.text = variable.ReplaceAllStringFunc(n.text, func(m string) string {
 			if strings.HasPrefix(m, "$$") {
 				return m[1:]
@@ -26,9 +28,17 @@ func (d *decoder) substitute(n *Node, path string) {
 			if sub[2] != "" {
 				return sub[2][len(":-"):]
 			}
-			d.fault(n.at, path, "environment variable "+sub[1]+" is not set; set it, or write ${"+sub[1]+":-fallback}", "")
+			if !slices.Contains(missing, sub[1]) {
+				missing = append(missing, sub[1])
+			}
 			return m
 		})
+		for _, name := range missing {
+			d.fault(n.at, path, "environment variable "+name+" is not set; set it, or write ${"+name+":-fallback}", "")
+		}
+		if len(missing) > 0 {
+			d.unset[n.at] = true
+		}
 	case listNode:
 		for _, item := range n.items {
 			d.substitute(item, path)

@@ -96,7 +96,7 @@ func (s *Schema) Decode(data []byte, name string, l Layers, into any) (*Places, 
 		}
 		return nil, faults
 	}
-	d := &decoder{schema: s, env: environ(l.Env), where: map[string]Where{}, faults: faults}
+	d := &decoder{schema: s, env: environ(l.Env), where: map[string]Where{}, unset: map[Where]bool{}, faults: faults}
 	d.substitute(root, "")
 	notes := d.overlayEnv(root, l.Env)
 	d.overlayFlags(root, l.Set)
