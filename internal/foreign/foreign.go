@@ -61,6 +61,8 @@ func kinds() []kind {
 		{mark: "\x1f\x8b", what: "compressed by gzip", do: "gzip -dc", gzip: true},
 		{mark: "\x28\xb5\x2f\xfd", what: "compressed by zstd", do: "zstd -dc", packed: true},
 		{mark: "\xfd7zXZ\x00", what: "compressed by xz", do: "xz -dc", packed: true},
+		{mark: "\x04\x22\x4d\x18", what: "compressed by lz4", do: "lz4 -dc", packed: true},
+		{mark: "\xff\x06\x00\x00sNaPpY", what: "compressed by snappy, in its format of frames", do: "snzip -dc", packed: true},
 		{mark: "PK\x03\x04", what: "a zip archive", do: "unzip -p", packed: true},
 		{mark: "SQLite format 3\x00", what: "a database of SQLite", why: needText, do: "sqlite3 -csv -header"},
 		{mark: "ARROW1\x00\x00", what: "in Arrow's format", why: needText, do: "pyarrow.csv.write_csv", source: "and text is read; convert it: pyarrow.parquet.write_table, for source.parquet"},

@@ -303,7 +303,8 @@ func TestFilesWithoutLines(t *testing.T) {
 	for content, want := range map[string]string{
 		wide(binary.LittleEndian): utf16Text, wide(binary.BigEndian): utf16Text, wider(binary.LittleEndian): utf32Text, wider(binary.BigEndian): utf32Text, "\xff\xfe": utf16Text,
 		tarred: "a tar archive", zipped: "a zip archive", zstandard: "compressed by zstd",
-		"BZh91AY&SY" + text: "compressed by bzip2", "\xfd7zXZ\x00" + text: "compressed by xz", "PAR1\x15" + text: "in Parquet, which source.parquet reads",
+		"BZh91AY&SY" + text: "compressed by bzip2", "\xfd7zXZ\x00" + text: "compressed by xz", "\x04\x22\x4d\x18" + text: "compressed by lz4", "\xff\x06\x00\x00sNaPpY" + text: "compressed by snappy",
+		"PAR1\x15" + text:       "in Parquet, which source.parquet reads",
 		"ARROW1\x00\x00" + text: "in Arrow's format", "Obj\x01" + text: "in Avro", "SQLite format 3\x00": "a database of SQLite",
 		"\xff" + text: "", "\xfe\xfe" + text: "", "\x00\x00" + text: "", "\xff": "", "BZh" + text: "", "BZh": "", "PAR1," + text: "", "PK," + text: "", "": "",
 		strings.Repeat("u", 250) + ",ustar\n1,2\n": "",
