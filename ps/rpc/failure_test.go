@@ -51,6 +51,21 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// TestMessagesOfControlThatAreTooLarge: gRPC's own refusal names the limits, and not ps.max_message as what helps.
+func TestMessagesOfControlThatAreTooLarge(t *testing.T) {
+	t.Parallel()
+	sent := status.Error(codes.ResourceExhausted, "grpc: received message larger than max (16777300 vs. 16777216)")
+	known := from(t.Context(), "shard 0 at a:1", sent)
+	if errors.Is(known, wire.ErrTooLarge) || lost(sent, known) {
+		t.Errorf("%v: taken for a message of rows, or for a call to make again", known)
+	}
+	for _, want := range []string{"shard 0 at a:1", "16777300 vs. 16777216", "at most 16 MiB and its answer 256 MiB", "fewer or larger files"} {
+		if !strings.Contains(known.Error(), want) {
+			t.Errorf("%v, want %q in it", known, want)
+		}
+	}
+}
+
 // TestLongCallsAreMadeAgain: what shard 0 has worked on for longer than ps.retry before it failed, as a change of the number of shards, is asked for again for as long as
 // anything else. A shard 0 that gives no answer for as long is given up, and so is one that only waits.
 func TestLongCallsAreMadeAgain(t *testing.T) {
