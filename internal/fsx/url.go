@@ -64,6 +64,10 @@ func ParseURL(text string) (URL, error) {
 	switch {
 	case u.User != nil:
 		return URL{}, errors.New("has credentials in it, where logs would show them; set them in the environment or in the store's own file")
+	case u.Scheme == "" && strings.HasPrefix(text, "/"):
+		return URL{}, fmt.Errorf("is a path: write file://%s; s3://, gs:// and hdfs:// are possible too", path.Clean(u.Path))
+	case u.Scheme == "":
+		return URL{}, errors.New("is no URL; possible are s3://, gs://, hdfs:// and file:///, which the whole path of a folder follows")
 	case !slices.Contains(Schemes(), u.Scheme):
 		return URL{}, fmt.Errorf("begins with %q; possible are s3://, gs://, hdfs:// and file:///", u.Scheme+"://")
 	case u.RawQuery != "" || u.Fragment != "" || u.Opaque != "":

@@ -33,7 +33,8 @@ func TestParseURL(t *testing.T) {
 		"file://mnt/models":          "file:///PATH",
 		"file://":                    "file:///PATH",
 		"http://host/x":              "possible are s3://",
-		"mnt/models":                 "possible are s3://",
+		"mnt/models":                 "is no URL; possible are s3://",
+		"/mnt/models":                "is a path: write file:///mnt/models",
 		"s3://bucket/x?secret=1":     "more than scheme",
 		"s3://bucket/x#secret":       "more than scheme",
 		"s3:/bucket/x":               "write s3://, or ./s3:",
@@ -45,7 +46,7 @@ func TestParseURL(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "sec") && !strings.Contains(text, "hdfs") {
 			t.Errorf("%s: %v, %v; want %q and no secret", text, u, err, want)
 		}
-		if fsx.IsURL(text) != (text != "mnt/models") {
+		if fsx.IsURL(text) != (text != "mnt/models" && text != "/mnt/models") {
 			t.Errorf("%s: IsURL is %v", text, fsx.IsURL(text))
 		}
 	}
