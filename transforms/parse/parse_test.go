@@ -279,6 +279,39 @@ func TestHashOfText(t *testing.T) {
 	}, nil)
 }
 
+// TestHeaderOfAnotherFormat: a header that is one field of the format, or none, says of which it seems to be; one that only lacks a column does not.
+func TestHeaderOfAnotherFormat(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		format       parse.Format
+		header, want string
+	}{
+		{parse.CSV, "user\tclick", "the line looks like tsv"},
+		{parse.CSV, `{"user": 1, "click": 1}`, "the line looks like jsonl"},
+		{parse.TSV, `{"user": 1, "click": 1}`, "the line looks like jsonl"},
+		{parse.TSV, "user,click", "the line looks like csv"},
+		{parse.CSV, "user;click", "the line has semicolons"},
+		{parse.CSV, "1 1:1 2:1", `no column "user"`},
+		{parse.CSV, "users,click", `did you mean "users"?`},
+	} {
+		opts := parse.Options{Format: tt.format, Features: []parse.Feature{{Name: "user", Slot: 1}}}
+		p, err := parse.New(opts).Open(t.Context(), &pipeline.Env{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = p.Process(t.Context(), blockOf(t, memory.DefaultAllocator, 0, tt.header, []byte("1")), func(b *pipeline.Batch) error {
+			b.Release()
+			return nil
+		})
+		if err == nil || !errors.Is(err, pipeline.ErrSchema) || !strings.Contains(err.Error(), tt.want) || !strings.Contains(tt.want, "the line") && strings.Contains(err.Error(), "the line") {
+			t.Errorf("%s, header %q: %v, want %q", tt.format, tt.header, err, tt.want)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // The header may change from file to file, and has to name what is wanted.
 func TestHeaderChanges(t *testing.T) {
 	t.Parallel()

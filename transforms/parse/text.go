@@ -50,7 +50,7 @@ func (r *textRecord) useHeader(line string, present bool) error {
 	// Some programs begin a file with a byte order mark.
 	fields, err := r.split.fields(nil, []byte(strings.TrimPrefix(line, "\ufeff")))
 	if err != nil {
-		return fmt.Errorf("header %q: %w: %w", line[:min(len(line), 80)], err, pipeline.ErrSchema)
+		return fmt.Errorf("header %q: %w%s: %w", line[:min(len(line), 80)], err, otherFormat(r.format, line), pipeline.ErrSchema)
 	}
 	names := make([]string, len(fields))
 	for i, f := range fields {
@@ -63,12 +63,35 @@ func (r *textRecord) useHeader(line string, present bool) error {
 	return nil
 }
 
+// otherFormat says which format a header seems to be of that is one field, or none, in this one.
+func otherFormat(have Format, header string) string {
+	is := have
+	switch {
+	case strings.HasPrefix(strings.TrimLeft(header, " \t\ufeff"), "{"):
+		is = JSONL
+	case strings.Contains(header, "\t"):
+		is = TSV
+	case strings.Contains(header, ","):
+		is = CSV
+	case strings.Contains(header, ";"):
+		return fmt.Sprintf("; the line has semicolons, and %s has other delimiters: convert the file", have)
+	}
+	if is == have {
+		return ""
+	}
+	return fmt.Sprintf("; the line looks like %s: is that the format?", is)
+}
+
 // resolve finds the wanted columns among the names of all fields.
 func (r *textRecord) resolve(names []string) error {
 	at := make([]int, len(r.want))
 	for i, name := range r.want {
 		if at[i] = slices.Index(names, name); at[i] < 0 {
-			return fmt.Errorf("%s has no column %q%s: %w", r.format, name, nearest.Suggest(name, names), pipeline.ErrSchema)
+			other := ""
+			if len(names) == 1 {
+				other = otherFormat(r.format, names[0])
+			}
+			return fmt.Errorf("%s has no column %q%s%s: %w", r.format, name, nearest.Suggest(name, names), other, pipeline.ErrSchema)
 		}
 		if again := slices.Index(names[at[i]+1:], name); again >= 0 {
 			return fmt.Errorf("the header of the %s names column %q twice, fields %d and %d: %w", r.format, name, at[i]+1, at[i]+2+again, pipeline.ErrSchema)
