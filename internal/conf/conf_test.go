@@ -93,6 +93,26 @@ func TestFaultsOfAlternatives(t *testing.T) {
 	}
 }
 
+// TestVariablesThatAreNotSet: each is one fault of its value, whatever the key wants and however often the value has it.
+func TestVariablesThatAreNotSet(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]string{
+		"stove: ${A}\n":                             {"stove: environment variable A is not set; set it, or write ${A:-fallback}"},
+		"stove: {gas: {flames: ${A}}}\n":            {"stove.gas.flames: environment variable A is not set; set it, or write ${A:-fallback}"},
+		"stove: wood\ntimeout: \"${A}${B}${A}s\"\n": {"timeout: environment variable A is not set; set it, or write ${A:-fallback}", "timeout: environment variable B is not set; set it, or write ${B:-fallback}"},
+	} {
+		var k kitchen
+		places, faults := schema().Decode([]byte(text), "k.yaml", conf.Layers{}, &k)
+		var got []string
+		for _, f := range conf.Merge(faults, schema().Check(&k, places)) {
+			got = append(got, f.Path+": "+f.Message)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
 // TestSecretOfAFile: a file is read again each time. While it is empty, as one is that is being written again, there is no secret.
 func TestSecretOfAFile(t *testing.T) {
 	t.Parallel()
