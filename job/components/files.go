@@ -11,7 +11,8 @@ type FileSet struct {
 	// Files are paths or patterns (*, ?, [...]). Each file is a split, named by its path after the folder that its pattern
 	// begins with, and known again by its bytes: files that are moved, renamed or appended to continue where they were. One that is both renamed and appended to, such as a
 	// rotated log, does so in its first epoch, without shuffle, and otherwise is a new one. One that is compressed
-	// later, as by the rotation of logs, is always a new one, and read again: leave compressed files out of the patterns, or have them compressed elsewhere. A pattern without a match is an error.
+	// later, as by the rotation of logs, is always a new one, and read again: leave compressed files out of the patterns, or have them compressed elsewhere. What is looked at
+	// is the size and the first and last 64 KiB: bytes that are changed in place between them are not noticed, so give changed data a new name. A pattern without a match is an error.
 	Files []string `yaml:"files" required:"true"`
 	// BlockRows is the number of records of a block.
 	BlockRows int `yaml:"block_rows" min:"1"`
