@@ -201,7 +201,7 @@ type Predicted struct {
 	// Snapshot is the path of the one that made the predictions, Which says which of its folder it is.
 	Snapshot string `json:"snapshot"`
 	Which    string `json:"which,omitempty"`
-	// To is the kind of the sink, Place its folder or, where it has none, its kind. Output tells these predictions from others in one topic.
+	// To is the kind of the sink, Place its folder as the job names it or, where it has none, its kind. Output tells these predictions from others in one topic.
 	To     string   `json:"to"`
 	Place  string   `json:"place"`
 	Output string   `json:"output"`

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/monolith-go/monolith/internal/fsx"
+	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/wiring"
@@ -91,13 +92,13 @@ func openPlace(ctx context.Context, c *spec.Config, of predictedOf) (_ *place, e
 	}
 	part := of.Snapshot + "-" + hashed(string(id))
 	p := &place{text: c.Predict.To.Name(), output: "predictions/" + of.Job + "/" + part, record: placeRecord{predictedOf: of, Splits: map[string]*splitKept{}}}
-	_, dir := c.Predict.To.Value().Place()
+	key, dir := c.Predict.To.Value().Place()
 	p.file = filepath.Join(dir, predictionsFile)
 	if dir == "" {
 		dir = filepath.Join(c.Dir, "predictions", part)
 		p.file = filepath.Join(dir, predictionsFile)
 	} else {
-		p.text = dir
+		p.text = named(c.Predict.To.Value(), key, dir)
 		if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 			if _, err := os.Stat(p.file); errors.Is(err, fs.ErrNotExist) && !untouched(entries) {
 				return nil, fault.Config("job: %s is not empty, and its files are no predictions: name another folder", dir)
@@ -141,6 +142,18 @@ func openPlace(ctx context.Context, c *spec.Config, of predictedOf) (_ *place, e
 	}
 	p.written = have
 	return p, nil
+}
+
+// named is the folder of a sink as the job names it, which is what its user looks for.
+func named(to component.SinkConfig, key, dir string) string {
+	if local, ok := to.(component.Local); ok {
+		for _, p := range local.LocalPaths() {
+			if p.Key == key {
+				return p.Path
+			}
+		}
+	}
+	return dir
 }
 
 // untouched reports whether a folder has nothing but what a run leaves that was killed as it began.

@@ -306,6 +306,9 @@ func fakes() cli.Ops {
 		},
 		ExportModel: func(_ context.Context, o job.ExportModelOptions) (*job.ExportedModel, error) {
 			r := &job.ExportedModel{Snapshot: o.Snapshot, Dir: o.Dir + "/12", Format: o.Format, Rows: 900, Seconds: .5, Tables: []job.TableRows{{Name: "embedding", Dir: o.Dir + "/12/embedding", Rows: 900, Of: 1000, Earlier: 400}}}
+			if abs, err := filepath.Abs(o.Dir); err == nil && o.Spool == "" { // what the operation itself works with
+				r.Dir, r.Tables[0].Dir = abs+"/12", abs+"/12/embedding"
+			}
 			if o.Spool != "" {
 				r.Already, r.Dir = true, o.Dir+"/12 by "+o.Spool
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -123,7 +124,7 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 			r, err := a.Ops.ExportModel(cmd.Context(), o)
 			if r != nil {
 				out.result = r
-				out.text = func(w io.Writer) error { return writeExportedModel(w, r) }
+				out.text = func(w io.Writer) error { return writeExportedModel(w, r, o.Dir) }
 			}
 			if err == nil && r.Drained {
 				return a.incomplete(sameCommand)
@@ -257,8 +258,20 @@ The exit code is 0 when it is whole, 4 when it is not. Opening an export verifie
 	return cmd
 }
 
-// writeExportedModel says how much of each table is written.
-func writeExportedModel(w io.Writer, r *job.ExportedModel) error {
+// asGiven is a path in a folder as the user has named that folder.
+func asGiven(path, folder string) string {
+	abs, err := filepath.Abs(folder)
+	if err != nil || filepath.IsAbs(folder) {
+		return path
+	}
+	if rest, err := filepath.Rel(abs, path); err == nil && filepath.IsLocal(rest) {
+		return filepath.Join(folder, rest)
+	}
+	return path // of another folder, or in a store
+}
+
+// writeExportedModel says how much of each table is written; folder is the one that was named for it.
+func writeExportedModel(w io.Writer, r *job.ExportedModel, folder string) error {
 	how := ""
 	if r.Drained {
 		how = "; not complete: " + sameCommand
@@ -266,19 +279,19 @@ func writeExportedModel(w io.Writer, r *job.ExportedModel) error {
 	if r.Already {
 		how = "; it was there already"
 	}
-	rows := [][]string{{"snapshot", r.Snapshot}, {"export", fmt.Sprintf("%s, %s%s", r.Dir, r.Format, how)}}
+	rows := [][]string{{"snapshot", r.Snapshot}, {"export", fmt.Sprintf("%s, %s%s", asGiven(r.Dir, folder), r.Format, how)}}
 	if !r.Already {
 		rows = append(rows, []string{"rows", fmt.Sprintf("%s in %.1f s", ui.Count(r.Rows), r.Seconds)})
 	}
 	for _, t := range r.Tables {
-		text := fmt.Sprintf("%s of %s rows in %s", ui.Count(t.Rows), ui.Count(t.Of), t.Dir)
+		text := fmt.Sprintf("%s of %s rows in %s", ui.Count(t.Rows), ui.Count(t.Of), asGiven(t.Dir, folder))
 		if t.Earlier > 0 {
 			text += fmt.Sprintf(", %s of them before", ui.Count(t.Earlier))
 		}
 		rows = append(rows, []string{"table " + t.Name, text})
 	}
 	for _, dir := range r.Removed {
-		rows = append(rows, []string{"removed", dir})
+		rows = append(rows, []string{"removed", asGiven(dir, folder)})
 	}
 	return ui.Table(w, rows)
 }
