@@ -89,6 +89,43 @@ model: lr
 	}
 }
 
+// TestCheckKnowsFilesThatAreNoParquet: what training ends at as it begins is a finding, unless the job leaves out what cannot be read.
+func TestCheckKnowsFilesThatAreNoParquet(t *testing.T) {
+	t.Parallel()
+	const text = `
+version: 1
+name: x
+source: {parquet: {files: [DIR/*.parquet]}}
+parse: {features: [{name: user, slot: 1}], label: click}
+model: lr
+`
+	for file, want := range map[string]string{
+		"":                            "malformed parquet file: 0 bytes are too few",
+		"user,click\n1,1\n2,0\n3,1\n": `malformed parquet file: ends with "3,1\n", not with PAR1`,
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "a.parquet"), []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for policy, want := range map[string]string{"fail": want, "skip": ""} {
+			cfg, err := job.Decode([]byte(strings.ReplaceAll(text, "DIR", dir)), "x.yaml", job.LoadOptions{Set: []string{"dir=" + dir + "/run", "train.on_bad_row=" + policy}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := job.Check(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case want == "" && len(found) > 0:
+				t.Errorf("%s: %v", policy, found)
+			case want != "" && (len(found) != 1 || found[0].Path != "source.parquet" && found[0].Path != "source.parquet.files" || !strings.Contains(found[0].Message, want) || !strings.Contains(found[0].Message, "a.parquet")):
+				t.Errorf("%s: %v, want %q", policy, found, want)
+			}
+		}
+	}
+}
+
 // TestInspectTellsOfHeaders: the columns of a file are those that its first line names, and a name that it gives twice is reported
 // once, however many blocks there are.
 func TestInspectTellsOfHeaders(t *testing.T) {

@@ -32,7 +32,7 @@ const (
 )
 
 // Check looks for everything that would keep a job from running, without changing anything and without reading data, but for the headers of
-// the first files: the graph is planned, secrets, files, side tables and brokers are looked for, and whether what the job writes can be
+// the first files, and what of them cannot be looked into: the graph is planned, secrets, files, side tables and brokers are looked for, and whether what the job writes can be
 // written. Findings are what is wrong with the job; an error says that the check itself failed.
 func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 	var findings []spec.Finding
@@ -64,6 +64,9 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 			var src pipeline.Source[*pipeline.Batch]
 			if src, err = r.OpenColumns(opts); err == nil {
 				found, err = src.Splits(ctx)
+			}
+			if err == nil && cfg.Train.OnBadRow == "fail" {
+				err = checkReadable(ctx, r.Name, src, found)
 			}
 		} else {
 			var src pipeline.Source[*pipeline.Block]
@@ -104,6 +107,43 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 		}
 	}
 	return findings, nil
+}
+
+// checkReadable reports files that Splits could not look into, in the words of training, which ends at the first of them.
+func checkReadable(ctx context.Context, name string, src pipeline.Source[*pipeline.Batch], splits []pipeline.Split) (err error) {
+	if !src.Bounded() { // no end is what its splits have
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkPatience)
+	defer cancel()
+	env := &pipeline.Env{Source: name}
+	defer func() { err = errors.Join(err, env.CloseResources()) }()
+	unknown := slices.DeleteFunc(slices.Clone(splits), func(s pipeline.Split) bool { return s.End != pipeline.NoPosition })
+	for _, s := range unknown[:min(len(unknown), headersRead)] {
+		// That files are slow to read is no fault of the job.
+		if err := begins(ctx, env, src, s); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begins reads the first batch of a split.
+func begins(ctx context.Context, env *pipeline.Env, src pipeline.Source[*pipeline.Batch], s pipeline.Split) (err error) {
+	in, err := src.Open(ctx, env, s, s.Start)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	b, err := in.Next(ctx)
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b.Release()
+	return nil
 }
 
 // checkHeader reports what parsing refuses in the header of a file, such as that it lacks a column, in the words of training.
