@@ -216,7 +216,11 @@ func (c *cluster) serve(t *testing.T, args ...string) []*child {
 	for i := range all {
 		all[i] = start(t, "", append([]string{"ps", c.job, "--shard", fmt.Sprint(i)}, args...)...)
 	}
-	all[0].says(" shards are ready")
+	ready := fmt.Sprintf("%d shards are ready", len(all))
+	if len(all) == 1 {
+		ready = "1 shard is ready"
+	}
+	all[0].says(ready)
 	return all
 }
 

@@ -591,7 +591,11 @@ func (s *serving) lastWords(ctx context.Context) {
 // state says in a line what the shards hold.
 func state(c *coordinator.Cluster) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d shards are ready", c.NumShards())
+	if n := c.NumShards(); n == 1 {
+		b.WriteString("1 shard is ready")
+	} else {
+		fmt.Fprintf(&b, "%d shards are ready", n)
+	}
 	switch r := c.Restored(); {
 	case r != nil:
 		fmt.Fprintf(&b, ", continuing from snapshot %s (%d rows)", r.Path, r.Rows())
