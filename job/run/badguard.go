@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,7 +128,9 @@ func (g *badGuard) nothing(stats pipeline.RunStats) error {
 
 // fault is the error of too many bad rows, with reasons and the first of them.
 func (g *badGuard) fault(what string, counts map[string]int64) error {
-	reasons := slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return int(counts[b] - counts[a]) })
+	reasons := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b)) // the same text for the same run
+	})
 	for i, r := range reasons {
 		reasons[i] = fmt.Sprintf("%s %d", r, counts[r])
 	}

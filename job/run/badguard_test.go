@@ -29,3 +29,16 @@ func TestBadElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// TestBadReasonsInOrder: the error of a run is the same each time, also where reasons are as frequent as others.
+func TestBadReasonsInOrder(t *testing.T) {
+	t.Parallel()
+	counts := map[string]int64{"no label": 1, "malformed json": 1, "bad id": 1, "too long": 2}
+	const want = "(too long 2, bad id 1, malformed json 1, no label 1)"
+	for range 20 {
+		g := &badGuard{next: &pipeline.SkipBadRows{}, count: &pipeline.SkipBadRows{}, share: 1, format: "jsonl"}
+		if err := g.nothing(pipeline.RunStats{BadRows: counts}); !strings.Contains(fmt.Sprint(err), want) {
+			t.Fatalf("%v, want %s", err, want)
+		}
+	}
+}
