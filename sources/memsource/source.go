@@ -3,6 +3,7 @@ package memsource
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -60,7 +61,8 @@ func Blocks(schema *arrow.Schema, splits map[string][]arrow.RecordBatch, opts Op
 // Records returns a source of blocks made of undecoded records, copied to the Go heap. Rows are numbered from 1.
 func Records(splits map[string][][]byte, opts Options) *Source[*pipeline.Block] {
 	s := &Source[*pipeline.Block]{opts: opts, schema: pipeline.BlockSchema(false, false), wrap: pipeline.NewBlock}
-	for name, records := range splits {
+	for _, name := range slices.Sorted(maps.Keys(splits)) {
+		records := splits[name]
 		payloads := arrowx.NewPayloads(memory.DefaultAllocator)
 		for i, r := range records {
 			payloads.Append(r, int64(i+1))
@@ -71,7 +73,6 @@ func Records(splits map[string][][]byte, opts Options) *Source[*pipeline.Block] 
 		}
 		s.splits = append(s.splits, sp)
 	}
-	s.sort()
 	return s
 }
 
@@ -82,45 +83,41 @@ func build[T pipeline.Element](schema *arrow.Schema, splits map[string][]arrow.R
 		md := schema.Metadata()
 		s.schema = arrow.NewSchema(append(slices.Clone(schema.Fields()), arrow.Field{Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64}), &md)
 	}
-	for name, recs := range splits {
+	for _, name := range slices.Sorted(maps.Keys(splits)) {
 		sp := split{name: name}
-		for i, rec := range recs {
-			if !rec.Schema().Equal(schema) {
-				s.Release()
-				return nil, fmt.Errorf("memsource: record batch %d of %q has schema %v, not %v: %w", i, name, rec.Schema(), schema, pipeline.ErrSchema)
-			}
-			if rec.NumRows() == 0 {
-				continue
-			}
-			if numbered {
-				rec.Retain()
-			} else {
-				rec = number(rec, s.schema, sp.end)
-			}
-			sp.recs = append(sp.recs, rec)
-			at := positions(rec)
-			for j, p := range at {
-				if p <= sp.end {
-					s.splits = append(s.splits, sp)
-					s.Release()
-					return nil, fmt.Errorf("memsource: position %d of row %d of record batch %d of %q is not above %d: %w", p, j, i, name, sp.end, pipeline.ErrSchema)
-				}
-				sp.end = p
-			}
+		err := sp.take(splits[name], schema, s.schema, numbered)
+		s.splits = append(s.splits, sp) // also what there is of one that is refused, to be released
+		if err != nil {
+			s.Release()
+			return nil, err
 		}
-		s.splits = append(s.splits, sp)
 	}
-	s.sort()
 	return s, nil
 }
 
-func (s *Source[T]) sort() {
-	slices.SortFunc(s.splits, func(a, b split) int {
-		if a.name < b.name {
-			return -1
+// take appends record batches of the schema given, as such of the schema of the source.
+func (sp *split) take(recs []arrow.RecordBatch, given, schema *arrow.Schema, numbered bool) error {
+	for i, rec := range recs {
+		if !rec.Schema().Equal(given) {
+			return fmt.Errorf("memsource: record batch %d of %q has schema %v, not %v: %w", i, sp.name, rec.Schema(), given, pipeline.ErrSchema)
 		}
-		return 1
-	})
+		if rec.NumRows() == 0 {
+			continue
+		}
+		if numbered {
+			rec.Retain()
+		} else {
+			rec = number(rec, schema, sp.end)
+		}
+		sp.recs = append(sp.recs, rec)
+		for j, p := range positions(rec) {
+			if p <= sp.end {
+				return fmt.Errorf("memsource: position %d of row %d of record batch %d of %q is not above %d: %w", p, j, i, sp.name, sp.end, pipeline.ErrSchema)
+			}
+			sp.end = p
+		}
+	}
+	return nil
 }
 
 // number appends a position column that counts on from end.

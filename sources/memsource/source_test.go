@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -139,6 +140,12 @@ func TestSchemaErrors(t *testing.T) {
 	}
 	if _, err := memsource.Blocks(schema, splits, memsource.Options{}); !errors.Is(err, pipeline.ErrSchema) {
 		t.Errorf("blocks without payload: %v", err)
+	}
+	plain := array.NewRecordBatch(arrow.NewSchema(schema.Fields()[:1], nil), rec.Columns()[:1], 1)
+	defer plain.Release()
+	splits = map[string][]arrow.RecordBatch{"a": {rec}, "b": {rec, plain}, "c": {plain}} // what was kept before the fault is given back
+	if _, err := memsource.Batches(schema, splits, memsource.Options{}); !errors.Is(err, pipeline.ErrSchema) || !strings.Contains(err.Error(), `batch 1 of "b"`) {
+		t.Errorf("a batch of another schema behind good ones: %v", err)
 	}
 }
 
