@@ -336,3 +336,23 @@ func TestMetricsDocs(t *testing.T) {
 		t.Errorf("docs/serve.md has %d metrics, there are %d", n, len(list))
 	}
 }
+
+// TestZeroOptions: a server of which nothing was said serves no model, over HTTP and gRPC, and says so.
+func TestZeroOptions(t *testing.T) {
+	t.Parallel()
+	s := serving.NewServer(serving.Options{})
+	for path, code := range map[string]int{"/v1/models/clicks:predict": http.StatusNotFound, "/v1/models/clicks": http.StatusNotFound, "/": http.StatusOK} {
+		method := http.MethodGet
+		if strings.HasSuffix(path, "predict") {
+			method = http.MethodPost
+		}
+		w := httptest.NewRecorder()
+		s.Handler(nil).ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(`{"instances": [{}]}`)))
+		if w.Code != code {
+			t.Errorf("%s: %d %s, want %d", path, w.Code, w.Body, code)
+		}
+	}
+	if _, err := tfs.NewPredictionServiceClient(dial(t, s, serving.GRPCOptions{})).Predict(t.Context(), &tfs.PredictRequest{ModelSpec: &tfs.ModelSpec{Name: "clicks"}}); status.Code(err) != codes.NotFound {
+		t.Errorf("gRPC: %v", err)
+	}
+}

@@ -18,8 +18,9 @@ import (
 	tfs "github.com/monolith-go/monolith/proto/tensorflow/serving"
 )
 
-// Options say how requests are answered. Models is required; the zero value of everything else works.
+// Options say how requests are answered. The zero value works.
 type Options struct {
+	// Models are those that are served; nil: none are.
 	Models *Models
 	// Threads is how many requests are computed at a time; 0: one for each CPU, or four where rows come from row shards, for which they wait. A request that comes while CPUs are idle is computed on up to four
 	// of them, but of no more than Threads.
@@ -74,11 +75,14 @@ type Server struct {
 
 // NewServer makes a server.
 func NewServer(o Options) *Server {
+	if o.Models == nil {
+		o.Models = NewModels(ModelsOptions{})
+	}
 	perCPU := 1
-	if o.Models != nil && o.Models.o.Rows != nil {
+	if o.Models.o.Rows != nil {
 		perCPU = 4
 	}
-	if o.Threads > 0 && o.Models != nil {
+	if o.Threads > 0 {
 		o.Models.cores.limit(o.Threads)
 	}
 	o.Threads = cmp.Or(o.Threads, perCPU*runtime.GOMAXPROCS(0))
@@ -90,7 +94,7 @@ func NewServer(o Options) *Server {
 	o.Timeout = cmp.Or(o.Timeout, 30*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	pinned := false
-	if o.PinThreads && o.Models != nil {
+	if o.PinThreads {
 		err := o.Models.cores.pin()
 		if pinned = err == nil; !pinned {
 			o.Logger.Debug("threads are not pinned", "err", err)
