@@ -298,6 +298,7 @@ func TestExportFaults(t *testing.T) {
 		"no folder":   {func(o *job.ExportModelOptions) { o.Dir = "" }, "no folder"},
 		"other rows":  {func(o *job.ExportModelOptions) { o.Slots = []string{"item"} }, "has another export, which"},
 		"other files": {func(o *job.ExportModelOptions) { o.Dir = other }, "is not empty"},
+		"nothing":     {func(o *job.ExportModelOptions) { o.Snapshot = "" }, "no snapshot is named"},
 		"no snapshot": {func(o *job.ExportModelOptions) { o.Snapshot = other }, "no snapshot in"},
 		"typo":        {func(o *job.ExportModelOptions) { o.Snapshot = filepath.Join(filepath.Dir(cfg.Dir), "rum") }, `rum, which does not exist, did you mean "` + cfg.Dir + `"?`},
 		"typo above":  {func(o *job.ExportModelOptions) { o.Snapshot = filepath.Join(filepath.Dir(cfg.Dir), "rum", "snapshots") }, `did you mean "` + cfg.Dir + `"?`},

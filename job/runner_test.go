@@ -179,4 +179,7 @@ func TestRunnerThatIsNotThere(t *testing.T) {
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the job's dir was made: %v", err)
 	}
+	if _, err := job.Run(t.Context(), &job.Config{}, job.RunOptions{}); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), "no model is chosen") {
+		t.Errorf("a job of nothing: %v", err)
+	}
 }

@@ -141,11 +141,11 @@ func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp fun
 	if t.worker == "" {
 		t.worker = stored.WorkerName()
 	}
-	if cfg.Runner != spec.RunnerLocal && (opts.Runners[cfg.Runner] == nil || opts.Recipes == nil) {
-		return nil, fault.Config("job: this program has no runner %s: it is one of RunOptions.Runners, and RunOptions.Recipes builds graphs again", cfg.Runner)
-	}
 	if t.model, err = wiring.Model(cfg); err != nil {
 		return nil, err
+	}
+	if cfg.Runner != spec.RunnerLocal && (opts.Runners[cfg.Runner] == nil || opts.Recipes == nil) {
+		return nil, fault.Config("job: this program has no runner %s: it is one of RunOptions.Runners, and RunOptions.Recipes builds graphs again", cfg.Runner)
 	}
 	// The whole graph is checked before anything is opened.
 	reading := wiring.TrainReading(cfg, cfg.Epochs)

@@ -119,6 +119,9 @@ func FindSnapshot(path string) (string, error) {
 // FindSnapshots returns the snapshots that a path stands for, the newest first: one, or those of a job's dir or of a folder of
 // snapshots. There is one at least, which may be damaged.
 func FindSnapshots(path string) ([]snapshot.Entry, error) {
+	if path == "" { // of a variable that is not set, say: not what happens to lie where the program was started
+		return nil, fault.Config("job: no snapshot is named: give a snapshot's folder, a folder of snapshots or a job's dir")
+	}
 	info, err := snapshot.ReadInfo(path)
 	if _, gone := os.Stat(path); err == nil || gone == nil && snapshot.Named(path) {
 		return []snapshot.Entry{{Path: path, Info: info, Err: err}}, nil
