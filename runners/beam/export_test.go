@@ -67,6 +67,21 @@ func DecodeParcel(b []byte) ([]byte, error) {
 	return p.encode(), err
 }
 
+// Feed runs the first task of a plan that begins at sources and ends in a shuffle, in a bundle of another process than the one that submitted it.
+func Feed(ctx context.Context, r Recipe, plan *pipeline.Plan, splits []pipeline.Split, rows func(string, []byte), records func([]byte)) error {
+	o := (Options{}).withDefaults()
+	s := spec{Run: fmt.Sprintf("%p", plan), Process: "another", Recipe: r, Hash: plan.Hash(), Lease: int64(o.Lease), Renew: int64(o.Renew)}
+	tasks, err := dealAll(plan, splits, o, capability{})
+	if err != nil {
+		return err
+	}
+	b, err := tasks[0].encode()
+	if err != nil {
+		return err
+	}
+	return (&feedFn{s}).ProcessElement(ctx, b, rows, records)
+}
+
 // Element is one element of a run in another process than the one that submitted it, with what a runner keeps of it.
 type Element struct {
 	fn        leaseFn

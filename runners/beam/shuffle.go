@@ -392,6 +392,10 @@ func (r *runState) execute(ctx context.Context, built *Built, t task, in map[str
 		}
 		stats, err = built.Plan.Segments[t.Segment].Run(ctx, opts)
 	}()
+	defer func() { // Beam's emitters panic where what is downstream fails, and the caller closes what the executor reads
+		cancel(nil)
+		<-done
+	}()
 	for ended := false; !ended; {
 		select {
 		case m := <-out:

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -304,4 +306,54 @@ func TestShuffleDrains(t *testing.T) {
 	if err != nil || len(first.rows)+len(second.rows) > 0 || first.opened+second.opened > 0 {
 		t.Errorf("%v, %d partitions are written by %d writers: %+v", err, len(first.rows)+len(second.rows), first.opened+second.opened, stats)
 	}
+}
+
+// closing is a tap that takes a while to close.
+type closing struct {
+	tap
+	closed *atomic.Bool
+}
+
+func (s closing) Open(context.Context, *pipeline.Env) (pipeline.Processor[*pipeline.Batch, *pipeline.Batch], error) {
+	return s, nil
+}
+
+func (s closing) Close() error {
+	for range 1000 {
+		runtime.Gosched()
+	}
+	s.closed.Store(true)
+	return nil
+}
+
+// TestDownstreamFails: Beam lets an emitter panic where what is downstream fails. The executor of the bundle has ended by then.
+func TestDownstreamFails(t *testing.T) {
+	t.Parallel()
+	src, err := memsource.Batches(visits, visitsOf(rand.New(rand.NewPCG(1, 1)), 0, 1, 500), memsource.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := &atomic.Bool{}
+	g := pipeline.New("failing")
+	rows := pipeline.Via(pipeline.Read(g, "visits", pipeline.Source[*pipeline.Batch](src)), "tap", pipeline.Stage[*pipeline.Batch, *pipeline.Batch](closing{tap{func(*pipeline.Batch) {}}, closed}))
+	pipeline.Into(pipeline.Shuffle(rows, "users", pipeline.ShuffleOptions{Key: "user", Partitions: 2}), "rows", pipeline.Sink[*pipeline.Batch](newRowsOf()))
+	plan, err := g.Plan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	splits, err := plan.Splits(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	plans.Store(t.Name(), plan)
+	defer func() {
+		if r := recover(); r != errSink {
+			t.Errorf("recovered %v, want what the emitter said", r)
+		}
+		if !closed.Load() {
+			t.Error("the bundle has ended and its executor has not")
+		}
+	}()
+	err = beam.Feed(t.Context(), beam.Recipe{Name: "plan", Config: []byte(t.Name())}, plan, splits, func(string, []byte) { panic(errSink) }, func([]byte) {})
+	t.Errorf("no panic: %v", err)
 }
