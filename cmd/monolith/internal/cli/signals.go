@@ -48,58 +48,79 @@ const sameSignal = time.Second
 // nothing to drain, cancels it), a second one ends the process at once, SIGUSR1 writes all goroutines to the log, SIGUSR2 asks for a snapshot. The same
 // signal again within [sameSignal] of the first is no second one.
 func (a *App) supervise(done <-chan int) int {
-	var first syscall.Signal
-	var at time.Time
+	var first endAsked
 	for {
 		select {
 		case code := <-done:
-			for { // what was asked for before the end is still answered
-				select {
-				case s, ok := <-a.Signals:
-					if ok && isDump(s) {
-						a.dumpGoroutines()
-					}
-					if ok {
-						continue
-					}
-				default:
-				}
-				return code
-			}
+			a.dumpIfAsked()
+			return code
 		case s, ok := <-a.Signals:
 			if !ok {
 				a.Signals = nil
 				continue
 			}
-			sig, _ := s.(syscall.Signal)
+			if code, ends := a.answer(s, &first); ends {
+				return code
+			}
+		}
+	}
+}
+
+// endAsked is the first signal that asked for the end, and when it came. The zero value: none has.
+type endAsked struct {
+	by syscall.Signal
+	at time.Time
+}
+
+// answer answers a signal. ends reports whether the process ends at once, with the code.
+func (a *App) answer(s os.Signal, first *endAsked) (code int, ends bool) {
+	sig, _ := s.(syscall.Signal)
+	switch {
+	case isDump(s):
+		a.dumpGoroutines()
+	case asksForSnapshot(s):
+		select {
+		case a.snapshot <- struct{}{}:
+		default: // one has been asked for
+		}
+	case first.by == sig && time.Since(first.at) < sameSignal:
+		a.logger.Load().Debug("repeated signal taken for the first", "signal", signalName(sig), "after", time.Since(first.at))
+	case first.by != 0:
+		a.cancel(&signalError{sig: sig})
+		a.notice("stopped at once by a second " + signalName(sig))
+		return 128 + int(sig), true
+	default:
+		*first = endAsked{sig, time.Now()}
+		a.askToEnd(sig)
+	}
+	return 0, false
+}
+
+// askToEnd asks the command to drain, or cancels it where it does not.
+func (a *App) askToEnd(sig syscall.Signal) {
+	how := a.drains.Load()
+	if how == nil {
+		a.cancel(&signalError{sig: sig})
+		return
+	}
+	a.notice(signalName(sig) + ": " + *how + " (once more to stop at once)")
+	a.drainedBy.Store(int32(sig))
+	close(a.drain)
+}
+
+// dumpIfAsked answers what was asked for before the command ended.
+func (a *App) dumpIfAsked() {
+	for {
+		select {
+		case s, ok := <-a.Signals:
+			if !ok {
+				return
+			}
 			if isDump(s) {
 				a.dumpGoroutines()
-				continue
 			}
-			if asksForSnapshot(s) {
-				select {
-				case a.snapshot <- struct{}{}:
-				default: // one has been asked for
-				}
-				continue
-			}
-			if first == sig && time.Since(at) < sameSignal {
-				a.logger.Load().Debug("repeated signal taken for the first", "signal", signalName(sig), "after", time.Since(at))
-				continue
-			}
-			if first != 0 {
-				a.cancel(&signalError{sig: sig})
-				a.notice("stopped at once by a second " + signalName(sig))
-				return 128 + int(sig)
-			}
-			first, at = sig, time.Now()
-			if how := a.drains.Load(); how != nil {
-				a.notice(signalName(sig) + ": " + *how + " (once more to stop at once)")
-				a.drainedBy.Store(int32(sig))
-				close(a.drain)
-			} else {
-				a.cancel(&signalError{sig: sig})
-			}
+		default:
+			return
 		}
 	}
 }
