@@ -149,15 +149,9 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	if err := o.checkShards(); err != nil {
 		return err
 	}
-	reg := prometheus.NewRegistry()
-	metrics, err := serve.NewMetrics(reg)
-	if err := errors.Join(err, reg.Register(collectors.NewGoCollector()), reg.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))); err != nil {
+	reg, metrics, err := o.metrics()
+	if err != nil {
 		return fmt.Errorf("job: %w", err)
-	}
-	if o.Register != nil {
-		if err := o.Register(reg); err != nil {
-			return fmt.Errorf("job: %w", err)
-		}
 	}
 	from, hangUp, err := o.Rows.dial(metrics, o.Logger)
 	if err != nil {
@@ -171,12 +165,7 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	files, tokens := []*secure.TLS{o.TLS, o.Rows.TLS}, tokenFiles(o.TokenFile, o.Pushes.TokenFile, o.Rows.TokenFile)
-	for _, j := range jobs {
-		files = append(files, j.first.cfg.PS.TLS) // its source is not read
-		tokens = append(tokens, tokensOf(&j.first.cfg.PS)...)
-	}
-	certificates, err := watchSecrets(o.Logger, reg, files, tokens)
+	certificates, err := o.watchSecrets(reg, jobs)
 	if err != nil {
 		return err
 	}
@@ -261,6 +250,27 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 		err = errors.Join(err, shut)
 	}
 	return err
+}
+
+// metrics makes those that are served, the caller's among them.
+func (o *ServeModelsOptions) metrics() (*prometheus.Registry, *serve.Metrics, error) {
+	reg := prometheus.NewRegistry()
+	metrics, err := serve.NewMetrics(reg)
+	err = errors.Join(err, reg.Register(collectors.NewGoCollector()), reg.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})))
+	if err == nil && o.Register != nil {
+		err = o.Register(reg)
+	}
+	return reg, metrics, err
+}
+
+// watchSecrets watches the certificates and tokens of the server, of what it reads rows from, and of the shards of its jobs.
+func (o *ServeModelsOptions) watchSecrets(reg prometheus.Registerer, jobs []*servedJob) (*secure.Watch, error) {
+	files, tokens := []*secure.TLS{o.TLS, o.Rows.TLS}, tokenFiles(o.TokenFile, o.Pushes.TokenFile, o.Rows.TokenFile)
+	for _, j := range jobs {
+		files = append(files, j.first.cfg.PS.TLS) // its source is not read
+		tokens = append(tokens, tokensOf(&j.first.cfg.PS)...)
+	}
+	return watchSecrets(o.Logger, reg, files, tokens)
 }
 
 // end answers the requests that were begun, for as long as drainFor, and ends the servers; calls may be nil.
