@@ -18,7 +18,11 @@ func ExampleOpen() {
 		fmt.Println(err)
 		return
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // an example's leftovers
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil {
+			fmt.Println(err)
+		}
+	}()
 	const text = `
 version: 1
 name: clicks
@@ -47,7 +51,11 @@ model: {fm: {dim: 4}}
 		fmt.Println(err)
 		return
 	}
-	defer version.Close() //nolint:errcheck // it was only read
+	defer func() {
+		if err := version.Close(); err != nil {
+			fmt.Println(err)
+		}
+	}()
 	records := [][]byte{[]byte(`{"user": 3, "item": 7}`), []byte(`{"user": 3, "item": 8}`), []byte(`{"item": 7}`)}
 	predicted, err := version.Predict(ctx, &serving.Input{Form: serving.FormJSON, Records: records}, nil)
 	if err != nil {

@@ -347,8 +347,8 @@ func TestDownstreamFails(t *testing.T) {
 	}
 	plans.Store(t.Name(), plan)
 	defer func() {
-		if r := recover(); r != errSink {
-			t.Errorf("recovered %v, want what the emitter said", r)
+		if err, _ := recover().(error); !errors.Is(err, errSink) {
+			t.Errorf("recovered %v, want what the emitter said", err)
 		}
 		if !closed.Load() {
 			t.Error("the bundle has ended and its executor has not")
