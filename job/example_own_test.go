@@ -128,6 +128,9 @@ func capped(most float32) graph.Own {
 			}
 		},
 		Backward: func(b *graph.OwnBatch) {
+			if b.Grads[0] == nil { // of a dense feature, which is not trained
+				return
+			}
 			for i, v := range b.In[0] {
 				if v < most {
 					b.Grads[0][i] += b.OutGrad[i]
