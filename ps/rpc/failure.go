@@ -96,7 +96,7 @@ func from(ctx context.Context, who string, err error) error {
 		return fmt.Errorf("ps: %s: %w", who, context.Cause(ctx))
 	case st.Code() == codes.Unimplemented:
 		return fmt.Errorf("ps: %s: what answers there is no server of shards, or of another release (%s): %w", who, st.Message(), ps.ErrMismatch)
-	case st.Code() == codes.ResourceExhausted: // no Failure: gRPC itself has refused it, on either side
+	case st.Code() == codes.ResourceExhausted && strings.Contains(st.Message(), "message larger than max"): // no Failure: gRPC itself has refused it, on either side
 		return fmt.Errorf("ps: %s: %s: a call of control has at most %d MiB and its answer %d MiB, whatever ps.max_message is: splits and what is remembered of them travel in it, so read fewer or larger files",
 			who, st.Message(), maxControl>>20, maxAnswer>>20)
 	}

@@ -64,6 +64,9 @@ func TestMessagesOfControlThatAreTooLarge(t *testing.T) {
 			t.Errorf("%v, want %q in it", known, want)
 		}
 	}
+	if known := from(t.Context(), "shard 0 at a:1", status.Error(codes.ResourceExhausted, "the server has 9 calls and streams open, which is its limit")); strings.Contains(known.Error(), "MiB") {
+		t.Errorf("a server with too many calls: %v", known)
+	}
 }
 
 // TestLongCallsAreMadeAgain: what shard 0 has worked on for longer than ps.retry before it failed, as a change of the number of shards, is asked for again for as long as
