@@ -28,7 +28,7 @@ test: ## run all tests; MONOLITH_DATA and MONOLITH_REQUIRE as in CONTRIBUTING.md
 
 .PHONY: race
 race: ## run the short tests under the race detector
-	$(GO) test -race -short -skip '^TestRealData' -timeout 30m $(TESTFLAGS) ./...
+	$(GO) test -race -short -skip '^TestRealData' -timeout 45m $(TESTFLAGS) ./...
 
 .PHONY: real
 real: ## train and evaluate on the real data sets below MONOLITH_DATA
