@@ -32,7 +32,7 @@ const (
 )
 
 // Check looks for everything that would keep a job from running, without changing anything and without reading data, but for the headers of
-// the first files, and what of them cannot be looked into: the graph is planned, secrets, files, side tables and brokers are looked for, and whether what the job writes can be
+// the first files, and the first batch of those whose end is not known: the graph is planned, secrets, files, side tables and brokers are looked for, and whether what the job writes can be
 // written. Findings are what is wrong with the job; an error says that the check itself failed.
 func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 	var findings []spec.Finding

@@ -93,31 +93,19 @@ const patience = 5 * time.Minute
 // await returns once what is known of the pair is as wanted.
 func (w *watched) await(t testing.TB, what string, holds func(w *watched) bool) {
 	t.Helper()
-	late := time.After(patience)
+	if !w.within(patience, holds) {
+		t.Fatalf("%s: not within %v", what, patience)
+	}
+}
+
+// within reports whether what is known of the pair becomes as wanted within a time.
+func (w *watched) within(d time.Duration, holds func(w *watched) bool) bool {
+	late := time.After(d)
 	for {
 		w.mu.Lock()
 		ok, change := holds(w), w.change
 		w.mu.Unlock()
 		if ok {
-			return
-		}
-		select {
-		case <-change:
-		case <-late:
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-	}
-}
-
-// takenOver waits until a pair is in another term than the one in which a process was killed, and reports whether it is. A standby that fell behind just before may not take over
-// until the killed process comes back.
-func (w *watched) takenOver(term uint64) bool {
-	late := time.After(time.Minute)
-	for {
-		w.mu.Lock()
-		now, change := w.term, w.change
-		w.mu.Unlock()
-		if now > term {
 			return true
 		}
 		select {
@@ -126,6 +114,12 @@ func (w *watched) takenOver(term uint64) bool {
 			return false
 		}
 	}
+}
+
+// takenOver waits until a pair is in another term than the one in which a process was killed, and reports whether it is. A standby that fell behind just before may not take over
+// until the killed process comes back.
+func (w *watched) takenOver(term uint64) bool {
+	return w.within(time.Minute, func(w *watched) bool { return w.term > term })
 }
 
 func openPair(t testing.TB, l *param.Layout) *paired {
@@ -405,8 +399,7 @@ func TestTakeOver(t *testing.T) {
 			}
 			if steps == next {
 				dead := int(term % 2)
-				middle := r.IntN(2) == 0 // of a step, as likely as not
-				if !middle {
+				if r.IntN(2) > 0 { // else in the middle of a step, as likely as not
 					p.kill(dead)
 				}
 				of := term

@@ -263,8 +263,7 @@ func TestTakeOverOfShardZero(t *testing.T) {
 			}
 			if steps == next {
 				dead := int(term % 2)
-				middle := r.IntN(2) == 0 // of a step, as likely as not
-				if !middle {
+				if r.IntN(2) > 0 { // else in the middle of a step, as likely as not
 					z.kill(0, dead)
 				}
 				of := term

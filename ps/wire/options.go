@@ -29,8 +29,8 @@ const (
 	pingTimeout     = 5 * time.Second
 	serverPingEvery = 20 * time.Second
 	connectTimeout  = 5 * time.Second
-	// maxReconnect is how long a client that found nobody waits at most before it tries to connect again; calls fail with what it has found meanwhile. It is shorter than
-	// what callers wait between calls that fail, who cannot hurry it: grpc-go's ResetConnectBackoff ranges over a map that others write (1.85.0), which ends the process.
+	// maxReconnect is how long a client that found nobody waits at most before it tries to connect again; calls fail with what it has found meanwhile. It is
+	// as short as what callers with two processes to choose from wait at most, for they cannot hurry it: grpc-go's ResetConnectBackoff ranges over a map that others write (1.85.0), which ends the process.
 	maxReconnect = 200 * time.Millisecond
 	// lineTimeout is how long the other side is waited for while the line of a stream is opened, at either end.
 	lineTimeout = connectTimeout

@@ -68,24 +68,7 @@ func TestGradientsThatAreNotFiniteAreRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := poisoned{inner, c.poison}
-			store := newMapStore(layout)
-			ctx := t.Context()
-			look, err := trainstep.NewLookup(m, store.open).Open(ctx, &pipeline.Env{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			step, err := trainstep.NewStep(m, store.open, trainstep.StepOptions{}).Open(ctx, &pipeline.Env{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			emitted := 0
-			err = look.Process(ctx, newBatch(t, mem, 0, 8), func(p *trainstep.Prepared) error {
-				return step.Process(ctx, p, func(g *trainstep.Gradients) error {
-					emitted++
-					g.Release()
-					return nil
-				})
-			})
+			emitted, err := lookAndStep(t, m, newBatch(t, mem, 0, 8))
 			switch {
 			case c.want == "" && (err != nil || emitted != 1):
 				t.Errorf("%v, %d emitted", err, emitted)
@@ -98,6 +81,28 @@ func TestGradientsThatAreNotFiniteAreRefused(t *testing.T) {
 	}
 }
 
+// lookAndStep trains a model on one batch, and returns how many updates were emitted.
+func lookAndStep(t *testing.T, m model.Model, b *pipeline.Batch) (emitted int, err error) {
+	t.Helper()
+	store := newMapStore(m.Layout())
+	look, err := trainstep.NewLookup(m, store.open).Open(t.Context(), &pipeline.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step, err := trainstep.NewStep(m, store.open, trainstep.StepOptions{}).Open(t.Context(), &pipeline.Env{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = look.Process(t.Context(), b, func(p *trainstep.Prepared) error {
+		return step.Process(t.Context(), p, func(g *trainstep.Gradients) error {
+			emitted++
+			g.Release()
+			return nil
+		})
+	})
+	return emitted, err
+}
+
 // TestWeightsThatAreExtremeAreNamed lets a loss end as no number: the advice is of weights where one is out of the ordinary, and
 // not where they are as usual.
 func TestWeightsThatAreExtremeAreNamed(t *testing.T) {
@@ -106,21 +111,7 @@ func TestWeightsThatAreExtremeAreNamed(t *testing.T) {
 	inner := newModel(t, zoo.Config{Name: "lr"})
 	for factor, want := range map[float32]string{1: "", 1e30: "parse.weight), of which the largest is 4e+30"} {
 		m := poisoned{inner, func(rows, _ []float32) { rows[0] = float32(math.Inf(1)) }}
-		store := newMapStore(inner.Layout())
-		look, err := trainstep.NewLookup(m, store.open).Open(t.Context(), &pipeline.Env{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		step, err := trainstep.NewStep(m, store.open, trainstep.StepOptions{}).Open(t.Context(), &pipeline.Env{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = look.Process(t.Context(), withWeights(t, mem, 0, 8, factor), func(p *trainstep.Prepared) error {
-			return step.Process(t.Context(), p, func(g *trainstep.Gradients) error {
-				g.Release()
-				return nil
-			})
-		})
+		_, err := lookAndStep(t, m, withWeights(t, mem, 0, 8, factor))
 		if err == nil || !strings.Contains(err.Error(), "lower the learning rate") || !strings.Contains(err.Error(), want) ||
 			want == "" && strings.Contains(err.Error(), "parse.weight") {
 			t.Errorf("weights times %v: %v, want %q", factor, err, want)
