@@ -261,18 +261,45 @@ func TestPartitionsAreAdded(t *testing.T) {
 // message says to do helps.
 func TestRecreatedTopic(t *testing.T) {
 	t.Parallel()
-	j := newTopicJob(t, false, 1)
+	j := newTopicJob(t, false, 1, "group_id: lag")
 	j.produce(0, 40)
 	a := j.start("a")
 	j.waitFor(a, 40)
-	a.drained(t)
-	if err := errors.Join(j.broker.DeleteTopic("clicks"), j.broker.CreateTopic("clicks", 1, nil)); err != nil {
-		t.Fatal(err)
+	recreate := func() {
+		if err := errors.Join(j.broker.DeleteTopic("clicks"), j.broker.CreateTopic("clicks", 1, nil)); err != nil {
+			t.Fatal(err)
+		}
+		j.produce(0, 60)
 	}
-	j.produce(0, 60)
-	for range 2 { // at every start
-		a = j.start("a")
+	committed := func(want int64) {
+		t.Helper()
+		at := int64(-1)
+		if g := j.broker.Cluster.GroupInfo("lag"); g != nil && len(g.Commits["clicks"]) > 0 {
+			at = g.Commits["clicks"][0].Offset
+		}
+		if at != want {
+			t.Errorf("the group has offset %d, want %d", at, want)
+		}
+	}
+	a.drained(t)
+	committed(40)
+	recreate()
+	for again := range 3 { // at every start
+		if again == 2 { // and while it is read
+			a = j.start("a", "source.kafka.name=clicks1")
+			j.waitFor(a, 60)
+			recreate()
+		} else {
+			a = j.start("a")
+		}
 		err := <-a.done
+		committed(-1)
+		if again == 2 {
+			if gap, ok := errors.AsType[*pipeline.GapError](err); !ok || gap.Want != 60 || strings.Contains(err.Error(), "outside") {
+				t.Errorf("%v", err)
+			}
+			break
+		}
 		var gap *pipeline.GapError
 		if !errors.As(err, &gap) || gap.Want != 40 || !strings.Contains(err.Error(), "re-created") || !strings.Contains(err.Error(), "source.kafka.name") {
 			t.Fatalf("%v", err)
@@ -281,7 +308,8 @@ func TestRecreatedTopic(t *testing.T) {
 	a = j.start("a", "source.kafka.name=clicks2")
 	j.waitFor(a, 60)
 	r := a.drained(t)
-	positions(t, r.Snapshot, map[string]int64{"clicks-00000": 40, "clicks2-00000": 60})
+	positions(t, r.Snapshot, map[string]int64{"clicks-00000": 40, "clicks1-00000": 60, "clicks2-00000": 60})
+	committed(60)
 }
 
 // TestDeletedTopic: a topic that is deleted while it is read ends the run as unavailable, with a snapshot of what was

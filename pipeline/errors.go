@@ -62,6 +62,9 @@ type GapError struct {
 	Source, Split string
 	// Want is the position asked for; the source has [First, Last), NoPosition where that is not the reason or is not known.
 	Want, First, Last Position
+	// Other says why the source has other records now than those that Want counts, wherever Want lies: "the topic was
+	// re-created". Empty: Want lies outside of [First, Last).
+	Other string
 	// Hint is what the user can do.
 	Hint string
 }
@@ -69,6 +72,9 @@ type GapError struct {
 // Error names the gap and what to do.
 func (e *GapError) Error() string {
 	s := fmt.Sprintf("%s/%s: position %d lies outside of what the source has", e.Source, e.Split, e.Want)
+	if e.Other != "" {
+		s = fmt.Sprintf("%s/%s: %s, so position %d counts other records than the source has now", e.Source, e.Split, e.Other, e.Want)
+	}
 	if e.First != NoPosition {
 		s += fmt.Sprintf(", [%d,%d)", e.First, e.Last)
 	}

@@ -79,5 +79,14 @@ type Growing interface {
 // Acknowledger is a [Source] that is notified of the positions that are stored durably, for example to commit them to a
 // consumer group so that lag tools see them. It only gets positions that a snapshot contains.
 type Acknowledger interface {
-	Acknowledge(ctx context.Context, positions map[string]Position) error
+	// Acknowledge gets what is stored of each split, by name. Errors: a [*GapError] when that counts other records than the
+	// source has now.
+	Acknowledge(ctx context.Context, stored map[string]StoredSplit) error
+}
+
+// StoredSplit is what a snapshot has of a split.
+type StoredSplit struct {
+	Position Position
+	// Memory says which records Position counts, as [Rememberer] stored it; empty: not known.
+	Memory string
 }

@@ -234,10 +234,15 @@ const maxAnswer = 64 << 20
 
 // Call sends the body of a request of the older layout and returns that of the answer.
 func (c *Conn) Call(ctx context.Context, key APIKey, version int16, body []byte) ([]byte, error) {
+	return c.Send(ctx, key, version, false, body)
+}
+
+// Send is [Conn.Call] for either layout; flex: the flexible one.
+func (c *Conn) Send(ctx context.Context, key APIKey, version int16, flex bool, body []byte) ([]byte, error) {
 	if _, err := c.Version(key, version); err != nil {
 		return nil, err
 	}
-	b, err := c.Exchange(ctx, key, version, false, body, 0, nil, maxAnswer)
+	b, err := c.Exchange(ctx, key, version, flex, body, 0, nil, maxAnswer)
 	if _, ok := errors.AsType[TooLarge](err); ok {
 		return nil, c.Malformed(key, fmt.Errorf("%w: %s", ErrWire, err)) //nolint:errorlint // not the verdict on a batch
 	}

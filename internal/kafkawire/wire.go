@@ -52,6 +52,15 @@ func (e *Encoder) Text(s string) {
 	e.B = append(e.B, s...)
 }
 
+// None writes a string that is absent.
+func (e *Encoder) None() {
+	if e.Flex {
+		e.B = binary.AppendUvarint(e.B, 0)
+	} else {
+		e.Int16(-1)
+	}
+}
+
 // Array writes the length of an array; n < 0 is null.
 func (e *Encoder) Array(n int) {
 	if e.Flex {

@@ -277,6 +277,9 @@ func besides(cause, outputs error) []error {
 // rescue stores a last snapshot of what was trained before the run failed, if this run is the last. The failure stays
 // what the run ends with.
 func (t *trainer) rescue(ctx context.Context, m *member, cause error) error {
+	if _, gap := errors.AsType[*pipeline.GapError](cause); gap {
+		t.gap.Store(true)
+	}
 	if !sourceFault(cause) || ctx.Err() != nil {
 		return cause
 	}

@@ -15,7 +15,7 @@ import (
 // deaf is a source that cannot be told.
 type deaf struct{ err error }
 
-func (d *deaf) Acknowledge(context.Context, map[string]pipeline.Position) error { return d.err }
+func (d *deaf) Acknowledge(context.Context, map[string]pipeline.StoredSplit) error { return d.err }
 
 // TestWhatASourceIsNotToldIsLoggedOnce: a row of failures of one kind is one line, however many snapshots are taken meanwhile, and its end another.
 func TestWhatASourceIsNotToldIsLoggedOnce(t *testing.T) {
@@ -38,7 +38,7 @@ func TestWhatASourceIsNotToldIsLoggedOnce(t *testing.T) {
 		d.err = x.err
 		log.Reset()
 		for range x.times {
-			tr.tellSource(d, nil)
+			tr.tellSource(d, (&trainer{}).storedSplits(d, "", nil))
 		}
 		if got := strings.Count(log.String(), "\n"); got != x.lines || !strings.Contains(log.String(), x.words) {
 			t.Errorf("%s: %d lines, want %d with %q: %s", x.what, got, x.lines, x.words, &log)

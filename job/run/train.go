@@ -129,6 +129,7 @@ type trainer struct {
 	past        *backfill        // what of the stream's history is trained on; nil: the source is
 	drained     bool
 	acknowledge func(info *ps.SnapshotInfo)
+	gap         atomic.Bool // the source has other records than the positions count: nothing is acknowledged any more
 	untold      untold
 	began       time.Time
 }
@@ -187,7 +188,12 @@ func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp fun
 	name, source := t.source().Name, t.source().Source
 	t.acknowledge = func(*ps.SnapshotInfo) {}
 	if a, ok := source.(pipeline.Acknowledger); ok {
-		t.acknowledge = func(info *ps.SnapshotInfo) { t.tellSource(a, info.Positions[name]) }
+		t.acknowledge = func(info *ps.SnapshotInfo) {
+			if t.gap.Load() {
+				return // the source has said that it has other records than the positions count
+			}
+			t.tellSource(a, t.storedSplits(source, name, info.Positions[name]))
+		}
 	}
 	return t, nil
 }
@@ -286,14 +292,37 @@ func (t *trainer) notice(format string, args ...any) {
 }
 
 // tellSource acknowledges to the source which positions a snapshot holds. Nothing depends on it but lag tools.
-func (t *trainer) tellSource(source pipeline.Acknowledger, progress map[string]ps.Progress) {
+func (t *trainer) tellSource(source pipeline.Acknowledger, splits func(context.Context) (map[string]pipeline.StoredSplit, error)) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	at := make(map[string]pipeline.Position, len(progress))
-	for split, p := range progress {
-		at[split] = p.Position
+	stored, err := splits(ctx)
+	if err == nil {
+		err = source.Acknowledge(ctx, stored)
 	}
-	t.untold.say(t.log, source.Acknowledge(ctx, at))
+	t.untold.say(t.log, err)
+}
+
+// storedSplits returns what looks up what a snapshot has of the splits of a source. Positions whose memory is not stored are
+// left out: they came with the parameters of another job, and the log that they count may be another one.
+func (t *trainer) storedSplits(source any, name string, progress map[string]ps.Progress) func(context.Context) (map[string]pipeline.StoredSplit, error) {
+	_, remembers := source.(pipeline.Rememberer)
+	return func(ctx context.Context) (map[string]pipeline.StoredSplit, error) {
+		out := make(map[string]pipeline.StoredSplit, len(progress))
+		for split, p := range progress {
+			is := pipeline.StoredSplit{Position: p.Position}
+			if remembers {
+				memory, err := t.shards.State(ctx, ps.SourceState(name, split))
+				if err != nil {
+					return nil, fmt.Errorf("job: what is stored about split %q: %w", split, err)
+				}
+				if is.Memory = string(memory); memory == nil {
+					continue
+				}
+			}
+			out[split] = is
+		}
+		return out, nil
+	}
 }
 
 // untold counts the snapshots in a row that a source was not told of. Methods may overlap.

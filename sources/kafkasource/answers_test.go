@@ -42,7 +42,7 @@ func use(ctx context.Context, o kafkasource.Options, opened func()) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Acknowledge(ctx, map[string]pipeline.Position{"ratings-00000": 0}); err != nil {
+	if err := s.Acknowledge(ctx, map[string]pipeline.StoredSplit{"ratings-00000": {Position: 0}}); err != nil {
 		return err
 	}
 	r, err := s.Open(ctx, &pipeline.Env{}, all[0], 0)

@@ -133,8 +133,9 @@ func (c *client) epochEnd(ctx context.Context, partition, epoch int32) (int64, e
 	return -1, nil
 }
 
-// commit stores offsets in a consumer group without being its member.
-func (c *client) commit(ctx context.Context, group string, offsets map[int32]int64) error {
+// commit stores offsets in a consumer group without being its member. Brokers from Kafka 4.1 on are told whose offsets these
+// are by the topic's identity, so that a topic that is re-created at this moment does not get them.
+func (c *client) commit(ctx context.Context, group string, id kafkawire.TopicID, offsets map[int32]int64) error {
 	cn, err := c.Anywhere(ctx)
 	if err != nil {
 		return err
@@ -158,10 +159,18 @@ func (c *client) commit(ctx context.Context, group string, offsets map[int32]int
 		at = append(at, kafkawire.PartitionOffset{Partition: p, Offset: offset})
 	}
 	slices.SortFunc(at, func(a, b kafkawire.PartitionOffset) int { return cmp.Compare(a.Partition, b.Partition) })
-	if b, err = cn.Call(ctx, kafkawire.OffsetCommit, offsetCommitVersion, encodeOffsetCommit(group, c.opts.Topic, at)); err != nil {
+	version, err := cn.Version(kafkawire.OffsetCommit, offsetCommitVersion, offsetCommitWithID)
+	if err != nil {
 		return err
 	}
-	got, err := kafkawire.Answer(decodeOffsetCommit(b))(cn, kafkawire.OffsetCommit)
+	if id == (kafkawire.TopicID{}) {
+		version = offsetCommitVersion
+	}
+	b, err = cn.Send(ctx, kafkawire.OffsetCommit, version, version >= offsetCommitWithID, encodeOffsetCommit(group, c.opts.Topic, id, at, version))
+	if err != nil {
+		return err
+	}
+	got, err := kafkawire.Answer(decodeOffsetCommit(b, version))(cn, kafkawire.OffsetCommit)
 	if err != nil {
 		return err
 	}

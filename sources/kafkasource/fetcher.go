@@ -138,14 +138,14 @@ func (f *fetcher) leader(ctx context.Context) (*kafkawire.Conn, *kafkawire.Parti
 	if is := f.cl.Cluster.ID; f.cluster == "" {
 		f.cluster = is
 	} else if is != "" && is != f.cluster {
-		return nil, nil, f.gap(ctx, fmt.Sprintf("the topic was one of the cluster %s, and brokers of the cluster %s answer; %s", f.cluster, is, otherRecords), false)
+		return nil, nil, f.gap(ctx, fmt.Sprintf("the topic was one of the cluster %s, and brokers of the cluster %s answer", f.cluster, is))
 	}
 	id := f.cl.Cluster.Topic(f.opts.Topic).ID
 	if f.id == (kafkawire.TopicID{}) {
 		f.id = id
 	}
 	if id != f.id {
-		return nil, nil, f.recreated(ctx)
+		return nil, nil, f.gap(ctx, recreated)
 	}
 	return cn, meta, nil
 }
@@ -392,34 +392,26 @@ func (f *fetcher) judge(first, last int64) error {
 		gap.Hint = "retention or DeleteRecords has passed the position; set source.kafka.on_gap to skip to continue at its first record, or read the missing ones from elsewhere"
 		return f.lose(first, gap)
 	case f.pos > last:
-		gap.Hint = "the log was truncated, or the topic deleted and re-created; " + otherRecords
+		gap.Hint = "the log was truncated, or the topic deleted and re-created: " + otherRecords
 		return gap
 	}
 	return nil
 }
 
-// recreated is the error for a topic with another identity.
-func (f *fetcher) recreated(ctx context.Context) error {
-	return f.gap(ctx, recreated, false)
-}
-
 // truncated is the error for a log that ends, or continues otherwise, before what was read of it.
 func (f *fetcher) truncated(ctx context.Context, at int64) error {
-	return f.gap(ctx, fmt.Sprintf("the log was truncated to offset %d after it had been read further (an unclean leader election?), so parameters know records that the topic does not have; "+
-		"give source.kafka.name a new name to continue with the parameters as they are, from source.kafka.start on, or start over with --resume=false", at), true)
+	f.cl.Forget()
+	return f.gap(ctx, fmt.Sprintf("the log was truncated to offset %d after it had been read further (an unclean leader election?)", at))
 }
 
 // gap makes an error that no policy skips, with the log's limits as far as a broker reports them.
-func (f *fetcher) gap(ctx context.Context, hint string, forget bool) error {
-	if forget {
-		f.cl.Forget()
-	}
+func (f *fetcher) gap(ctx context.Context, other string) error {
 	first, last, err := f.cl.limits(ctx, f.partition)
 	if err != nil {
 		first, last = int64(pipeline.NoPosition), int64(pipeline.NoPosition)
 	}
 	return &pipeline.GapError{
 		Source: f.source, Split: f.split, Want: pipeline.Position(f.pos),
-		First: pipeline.Position(first), Last: pipeline.Position(last), Hint: hint,
+		First: pipeline.Position(first), Last: pipeline.Position(last), Other: other, Hint: otherRecords,
 	}
 }

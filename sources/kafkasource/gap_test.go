@@ -183,7 +183,7 @@ func TestTopicIsRecreated(t *testing.T) {
 				t.Errorf("read %s", values(rows))
 			}
 			gap, ok := errors.AsType[*pipeline.GapError](err) // the reader, which fetches ahead, may have met it before it was filled
-			if !ok || gap.Want != 10 || gap.First != 0 || gap.Last != 0 && gap.Last != pipeline.Position(c.after) || !strings.Contains(gap.Hint, "re-created") {
+			if !ok || gap.Want != 10 || gap.First != 0 || gap.Last != 0 && gap.Last != pipeline.Position(c.after) || !strings.Contains(gap.Other, "re-created") {
 				t.Errorf("error %v", err)
 			}
 			// The same source knows the topic it listed.

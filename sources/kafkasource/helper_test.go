@@ -270,7 +270,7 @@ func wantGap(t testing.TB, err error, want, first, last pipeline.Position, hint 
 	if !errors.As(err, &gap) {
 		t.Fatalf("error %v, want a gap", err)
 	}
-	if gap.Want != want || gap.First != first || gap.Last != last || !strings.Contains(gap.Hint, hint) {
+	if gap.Want != want || gap.First != first || gap.Last != last || !strings.Contains(gap.Error(), hint) {
 		t.Errorf("gap %+v, want position %d outside [%d,%d) with hint %q", gap, want, first, last, hint)
 	}
 }

@@ -367,7 +367,8 @@ func FuzzAnswers(f *testing.F) {
 		_, _ = decodeEpochEnd(b)
 		_, _, _ = decodeTopicConfig(b, "cleanup.policy")
 		_, _, _ = kafkawire.DecodeFindCoordinator(b)
-		_, _ = decodeOffsetCommit(b)
+		_, _ = decodeOffsetCommit(b, offsetCommitVersion)
+		_, _ = decodeOffsetCommit(b, offsetCommitWithID)
 		if n := allocated() - before; n > uint64(1<<20+200*len(b)) {
 			t.Fatalf("%d bytes were allocated for %d", n, len(b))
 		}

@@ -64,10 +64,10 @@ var (
 	_ pipeline.Growing    = (*Source)(nil)
 )
 
-// What to do when records are not those that stored positions count.
 const (
-	otherRecords = "its records are not those the position counts: give source.kafka.name a new name to read it from source.kafka.start on with the parameters as they are, or start over with --resume=false"
-	recreated    = "the topic was deleted and re-created; " + otherRecords
+	// otherRecords is what to do when the topic's records are not those that stored positions count.
+	otherRecords = "give source.kafka.name a new name to read the topic from source.kafka.start on with the parameters as they are, or start over with --resume=false"
+	recreated    = "the topic was deleted and re-created"
 )
 
 // Recall implements [pipeline.Rememberer]. A split that was taken up before begins where it began then. A partition that
@@ -120,13 +120,13 @@ func (s *Source) Recall(splits []pipeline.Split, known map[string]string) ([]pip
 // same reports whether a topic is the one that is remembered.
 func (m splitMemory) same(s *Source, split pipeline.Split, now splitMemory) error {
 	gap := &pipeline.GapError{
-		Source: s.String(), Split: split.Name, Want: pipeline.Position(max(m.At, m.Start)), First: pipeline.NoPosition, Last: pipeline.NoPosition,
+		Source: s.String(), Split: split.Name, Want: pipeline.Position(max(m.At, m.Start)), First: pipeline.NoPosition, Last: pipeline.NoPosition, Hint: otherRecords,
 	}
 	switch {
 	case m.Cluster != "" && now.Cluster != "" && m.Cluster != now.Cluster:
-		gap.Hint = fmt.Sprintf("it was read from the cluster %s, and source.kafka.brokers are of the cluster %s, which has a topic of the same name; %s", m.Cluster, now.Cluster, otherRecords)
+		gap.Other = fmt.Sprintf("it was read from the cluster %s, and source.kafka.brokers are of the cluster %s, which has a topic of the same name", m.Cluster, now.Cluster)
 	case m.Topic != "" && now.Topic != "" && m.Topic != now.Topic:
-		gap.Hint = recreated
+		gap.Other = recreated
 	default:
 		return nil
 	}

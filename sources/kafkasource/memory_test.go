@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/monolith-go/monolith/internal/broker"
 	"github.com/monolith-go/monolith/pipeline"
@@ -84,6 +85,40 @@ func TestStartIsRemembered(t *testing.T) {
 	}
 }
 
+// TestAcknowledgeOfATopicThatIsNoMore: a consumer group belongs to a name. Positions in a topic that was deleted are not committed to the group of
+// the one that has its name now, whichever versions brokers speak; and the error does not say that they lie outside of it.
+func TestAcknowledgeOfATopicThatIsNoMore(t *testing.T) {
+	t.Parallel()
+	for name, v := range map[string]*kversion.Versions{"2.8": kversion.V2_8_0(), "3.1": kversion.V3_1_0(), "newest": kversion.Stable()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := start(t, broker.Options{MaxVersions: v})
+			produce(t, b, "ratings", 0, broker.Batch{}, numbered("old", 10)...)
+			o := options(b.Addrs()...)
+			o.GroupID = "lag"
+			s, st := source(t, o), newStored()
+			memory := st.recalled(t, s)[0].Memory
+			stored := map[string]pipeline.StoredSplit{"ratings-00000": {Position: 10, Memory: memory}}
+			if err := s.Acknowledge(t.Context(), stored); err != nil || b.Cluster.GroupInfo("lag").Commits["ratings"][0].Offset != 10 {
+				t.Fatalf("%v, %+v", err, b.Cluster.GroupInfo("lag"))
+			}
+			if err := errors.Join(b.DeleteTopic("ratings"), b.CreateTopic("ratings", 1, nil)); err != nil {
+				t.Fatal(err)
+			}
+			produce(t, b, "ratings", 0, broker.Batch{}, numbered("new", 50)...)
+			splits(t, s) // looking for new partitions, which lists the new topic
+			err := s.Acknowledge(t.Context(), stored)
+			gap, ok := errors.AsType[*pipeline.GapError](err)
+			if !ok || !strings.Contains(err.Error(), "re-created, so position 10 counts other records") || strings.Contains(err.Error(), "outside") {
+				t.Errorf("%v, %+v", err, gap)
+			}
+			if g := b.Cluster.GroupInfo("lag"); g != nil && len(g.Commits["ratings"]) > 0 {
+				t.Errorf("committed to the new topic: %+v", g.Commits)
+			}
+		})
+	}
+}
+
 // TestRecreatedBetweenRuns: a topic is deleted and re-created while nobody reads; positions and memories are stored.
 func TestRecreatedBetweenRuns(t *testing.T) {
 	t.Parallel()
@@ -101,13 +136,13 @@ func TestRecreatedBetweenRuns(t *testing.T) {
 	s = source(t, o)
 	_, err := s.Recall(splits(t, s), st.memory)
 	var gap *pipeline.GapError
-	if !errors.As(err, &gap) || gap.Want != at || !strings.Contains(gap.Hint, "re-created") || !strings.Contains(gap.Hint, "source.kafka.name") {
+	if !errors.As(err, &gap) || gap.Want != at || !strings.Contains(gap.Other, "re-created") || !strings.Contains(gap.Hint, "source.kafka.name") {
 		t.Fatalf("%v", err)
 	}
 	// Also when it happens between Recall and Open.
 	split := splits(t, s)[0]
 	split.Memory = st.memory[split.Name]
-	if _, err := s.Open(t.Context(), nil, split, at); !errors.As(err, &gap) || !strings.Contains(gap.Hint, "re-created") {
+	if _, err := s.Open(t.Context(), nil, split, at); !errors.As(err, &gap) || !strings.Contains(gap.Other, "re-created") {
 		t.Errorf("%v", err)
 	}
 	// What the message says to do.
@@ -175,7 +210,7 @@ func TestCutBackBetweenRuns(t *testing.T) {
 		end = c.end
 		r, err := s.Open(t.Context(), nil, split, pipeline.Position(c.from))
 		var gap *pipeline.GapError
-		if truncated := errors.As(err, &gap) && strings.Contains(gap.Hint, "truncated to offset 7"); truncated != c.truncated || err != nil && !truncated {
+		if truncated := errors.As(err, &gap) && strings.Contains(gap.Other, "truncated to offset 7"); truncated != c.truncated || err != nil && !truncated {
 			t.Errorf("epoch ends at %d, continuing at %d: %v", c.end, c.from, err)
 		}
 		if err == nil {

@@ -6,11 +6,13 @@ import (
 	"github.com/monolith-go/monolith/internal/kafkawire"
 )
 
-// The messages of this file are of the older layout, in versions that every broker from Kafka 0.11 to 4 knows.
+// The messages of this file are of the older layout, in versions that every broker from Kafka 0.11 to 4 knows, but for
+// offsetCommitWithID.
 
 // Versions of requests, of which the newest that a broker has is used.
 const (
 	offsetCommitVersion = 2
+	offsetCommitWithID  = 10 // Kafka 4.1, KIP-848
 	epochEndVersion     = 3
 	describeConfigsWhy  = 1
 )
@@ -83,32 +85,56 @@ func decodeTopicConfig(b []byte, name string) (string, kafka.Error, error) {
 	return value, code, d.Err
 }
 
-// encodeOffsetCommit commits offsets without being a member of the group.
-func encodeOffsetCommit(group, topic string, offsets []kafkawire.PartitionOffset) []byte {
-	var e kafkawire.Encoder
+// encodeOffsetCommit commits offsets without being a member of the group. The newer version names the topic by its identity.
+func encodeOffsetCommit(group, topic string, id kafkawire.TopicID, offsets []kafkawire.PartitionOffset, version int16) []byte {
+	e := kafkawire.Encoder{Flex: version >= offsetCommitWithID}
 	e.Text(group)
 	e.Int32(-1) // no generation
-	e.Text("")
-	e.Int64(-1) // the broker's retention
+	e.Text("")  // no member
+	if e.Flex {
+		e.None() // no instance
+	} else {
+		e.Int64(-1) // the broker's retention
+	}
 	e.Array(1)
-	e.Text(topic)
+	if e.Flex {
+		e.Bytes(id[:])
+	} else {
+		e.Text(topic)
+	}
 	e.Array(len(offsets))
 	for _, p := range offsets {
 		e.Int32(p.Partition)
 		e.Int64(p.Offset)
-		e.Int16(-1) // no metadata
+		if e.Flex {
+			e.Int32(-1) // no leader epoch
+		}
+		e.None() // no metadata
+		e.Tags()
 	}
+	e.Tags()
+	e.Tags()
 	return e.B
 }
 
-func decodeOffsetCommit(b []byte) ([]kafkawire.PartitionOffset, error) {
+func decodeOffsetCommit(b []byte, version int16) ([]kafkawire.PartitionOffset, error) {
 	var out []kafkawire.PartitionOffset
-	d := kafkawire.Decoder{B: b}
+	d := kafkawire.Decoder{B: b, Flex: version >= offsetCommitWithID}
+	if d.Flex {
+		d.Int32() // throttle time
+	}
 	for n := d.Array(6); n > 0 && d.Err == nil; n-- {
-		d.Text()
+		if d.Flex {
+			d.Take(len(kafkawire.TopicID{}))
+		} else {
+			d.Text()
+		}
 		for m := d.Array(6); m > 0 && d.Err == nil; m-- {
 			out = append(out, kafkawire.PartitionOffset{Partition: d.Int32(), Err: kafka.Error(d.Int16())})
+			d.Tags(nil)
 		}
+		d.Tags(nil)
 	}
+	d.Tags(nil)
 	return out, d.Err
 }

@@ -46,7 +46,7 @@ func TestBrokerDownAtStart(t *testing.T) {
 		t.Errorf("Open: %v", err)
 	}
 	o.GroupID = "g"
-	err = source(t, o).Acknowledge(t.Context(), map[string]pipeline.Position{"ratings-00000": 1})
+	err = source(t, o).Acknowledge(t.Context(), map[string]pipeline.StoredSplit{"ratings-00000": {Position: 1}})
 	if !errors.Is(err, pipeline.ErrUnavailable) {
 		t.Errorf("Acknowledge: %v", err)
 	}

@@ -129,6 +129,7 @@ func TestApacheKafka(t *testing.T) {
 	t.Run("topic is re-created", func(t *testing.T) {
 		o := create(t, "again", nil)
 		send(t, "again", broker.Batch{}, numbered("old", 10)...)
+		before := splits(t, source(t, o))[0]
 		r := open(t, source(t, o), pipeline.NoPosition, nil)
 		r.take(t, 10)
 		deleteTopic(t, "again")
@@ -139,8 +140,26 @@ func TestApacheKafka(t *testing.T) {
 			t.Errorf("read %s", values(rows))
 		}
 		var gap *pipeline.GapError // the limits depend on when the reader looks
-		if !errors.As(err, &gap) || gap.Want != 10 || !strings.Contains(gap.Hint, "re-created") {
+		if !errors.As(err, &gap) || gap.Want != 10 || !strings.Contains(gap.Other, "re-created") {
 			t.Errorf("%v", err)
+		}
+		o.GroupID = "stale"
+		err = source(t, o).Acknowledge(t.Context(), map[string]pipeline.StoredSplit{"again-00000": {Position: 10, Memory: before.Memory}})
+		if gap, ok := errors.AsType[*pipeline.GapError](err); !ok || gap.Other == "" {
+			t.Errorf("acknowledging positions of the topic before: %v", err)
+		}
+		q := kmsg.NewPtrOffsetFetchRequest()
+		q.Group = "stale"
+		topic := kmsg.NewOffsetFetchRequestTopic()
+		topic.Topic, topic.Partitions = "again", []int32{0}
+		q.Topics = append(q.Topics, topic)
+		at, err := q.RequestWith(t.Context(), client)
+		for deadline := time.Now().Add(patience); errors.Is(err, kerr.CoordinatorNotAvailable) && time.Now().Before(deadline); { // it is the first group of the broker
+			time.Sleep(50 * time.Millisecond)
+			at, err = q.RequestWith(t.Context(), client)
+		}
+		if err != nil || len(at.Topics) != 1 || at.Topics[0].Partitions[0].Offset != -1 {
+			t.Errorf("%+v, %v", at, err)
 		}
 	})
 	t.Run("missing topic", func(t *testing.T) {
@@ -154,7 +173,7 @@ func TestApacheKafka(t *testing.T) {
 		o := create(t, "group", nil)
 		send(t, "group", broker.Batch{}, numbered("a", 10)...)
 		o.GroupID = "trainer"
-		if err := source(t, o).Acknowledge(t.Context(), map[string]pipeline.Position{"group-00000": 7}); err != nil {
+		if err := source(t, o).Acknowledge(t.Context(), map[string]pipeline.StoredSplit{"group-00000": {Position: 7, Memory: splits(t, source(t, o))[0].Memory}}); err != nil {
 			t.Fatal(err)
 		}
 		q := kmsg.NewPtrOffsetFetchRequest()

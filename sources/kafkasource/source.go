@@ -320,21 +320,44 @@ func (s *Source) check(ctx context.Context, f *fetcher, split pipeline.Split, m 
 }
 
 // Acknowledge implements [pipeline.Acknowledger]: it commits the positions to the group [Options.GroupID], without joining
-// it, and does nothing when there is none. Positions of other topics are left out. Errors: [pipeline.ErrUnavailable];
-// [pipeline.ErrConfig] when access is denied or the group has active members.
-func (s *Source) Acknowledge(ctx context.Context, positions map[string]pipeline.Position) error {
+// it, and does nothing when there is none. Positions of other topics are left out. A group belongs to a name, not to a topic:
+// positions of a topic that was deleted and re-created would be taken for those of the new one, so none is committed then.
+// Errors: a [*pipeline.GapError] for such a topic; [pipeline.ErrUnavailable]; [pipeline.ErrConfig] when access is denied or
+// the group has active members.
+func (s *Source) Acknowledge(ctx context.Context, stored map[string]pipeline.StoredSplit) error {
 	if s.opts.GroupID == "" {
 		return nil
 	}
-	offsets := make(map[int32]int64, len(positions))
-	for split, at := range positions {
+	offsets := make(map[int32]int64, len(stored))
+	memories := make(map[string]splitMemory, len(stored))
+	for name, is := range stored {
 		// Parameters remember how far other topics were read before.
-		if p, ok := partitionOf(s.opts.Name, split); ok && at >= 0 {
-			offsets[p] = int64(at)
+		p, ok := partitionOf(s.opts.Name, name)
+		if !ok || is.Position < 0 {
+			continue
 		}
+		m, err := recollect(name, is.Memory)
+		if err != nil {
+			return err
+		}
+		offsets[p], memories[name] = int64(is.Position), m
 	}
 	if len(offsets) == 0 {
 		return nil
 	}
-	return s.with(ctx, "acknowledged positions", min(s.opts.RetryFor, asidePatience), func(cl *client) error { return cl.commit(ctx, s.opts.GroupID, offsets) })
+	return s.with(ctx, "acknowledged positions", min(s.opts.RetryFor, asidePatience), func(cl *client) error {
+		t, err := cl.Topic(ctx)
+		if err != nil {
+			return err
+		}
+		now := splitMemory{Cluster: cl.Cluster.ID, Topic: t.ID.String()}
+		for _, name := range slices.Sorted(maps.Keys(memories)) {
+			m := memories[name]
+			m.At = int64(stored[name].Position)
+			if err := m.same(s, pipeline.Split{Name: name}, now); err != nil {
+				return err
+			}
+		}
+		return cl.commit(ctx, s.opts.GroupID, t.ID, offsets)
+	})
 }

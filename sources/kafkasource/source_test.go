@@ -167,7 +167,7 @@ func TestOldBrokers(t *testing.T) {
 			if got := values(r.take(t, -1)); got != "a0 a1 c0 c1" {
 				t.Error(got)
 			}
-			if err := s.Acknowledge(t.Context(), map[string]pipeline.Position{"ratings-00000": r.Position()}); err != nil {
+			if err := s.Acknowledge(t.Context(), map[string]pipeline.StoredSplit{"ratings-00000": {Position: r.Position()}}); err != nil {
 				t.Error(err)
 			}
 			_, err := s.Open(t.Context(), &pipeline.Env{Source: "in"}, splits(t, s)[0], 100)
@@ -188,7 +188,7 @@ func TestAcknowledge(t *testing.T) {
 	if g := b.Cluster.GroupInfo("trainer"); g != nil {
 		t.Errorf("reading alone made %+v", g)
 	}
-	if err := s.Acknowledge(t.Context(), map[string]pipeline.Position{"ratings-00000": 7, "ratings-00001": pipeline.NoPosition}); err != nil {
+	if err := s.Acknowledge(t.Context(), map[string]pipeline.StoredSplit{"ratings-00000": {Position: 7}, "ratings-00001": {Position: pipeline.NoPosition}}); err != nil {
 		t.Fatal(err)
 	}
 	g := b.Cluster.GroupInfo("trainer")
@@ -209,14 +209,14 @@ func TestAcknowledge(t *testing.T) {
 		t.Errorf("begins at %q", again[0].Value)
 	}
 	// A job whose topic was changed still has positions of the one before.
-	if err := s.Acknowledge(t.Context(), map[string]pipeline.Position{"clicks-00000": 70, "ratings-00000": 9}); err != nil {
+	if err := s.Acknowledge(t.Context(), map[string]pipeline.StoredSplit{"clicks-00000": {Position: 70}, "ratings-00000": {Position: 9}}); err != nil {
 		t.Errorf("with a split of another topic: %v", err)
 	}
 	if at := b.Cluster.GroupInfo("trainer").Commits["ratings"][0].Offset; at != 9 {
 		t.Errorf("offset %d, want 9", at)
 	}
 	o.GroupID = ""
-	if err := source(t, o).Acknowledge(t.Context(), map[string]pipeline.Position{"ratings-00000": 7}); err != nil {
+	if err := source(t, o).Acknowledge(t.Context(), map[string]pipeline.StoredSplit{"ratings-00000": {Position: 7}}); err != nil {
 		t.Errorf("without a group: %v", err)
 	}
 }
