@@ -77,6 +77,7 @@ eval: {source: {text: {files: [%[2]q]}}, every: end}
 		{"type", strings.Replace(features, "type: int", "type: string", 1), "y", `feature item: type was "int", is "string"`},
 		{"hash", strings.Replace(features, "slot: 1", "slot: 1, hash: hash", 1), "y", `feature user: hash was "none", is "hash"`},
 		{"combiner", strings.Replace(features, "slot: 1", "slot: 1, combiner: mean", 1), "y", `feature user: combiner was "sum", is "mean"`},
+		{"ignore", strings.Replace(features, "slot: 1", `slot: 1, ignore: [0, -1, ""]`, 1), "y", `feature user: ignore was not set, is ["0","-1",""]`},
 		{"max", strings.Replace(features, "slot: 1", "slot: 1, max: 3", 1), "y", "feature user: max was not set, is 3"},
 		{"split", strings.Replace(features, "slot: 1", `slot: 1, split: "|"`, 1), "y", `feature user: split was not set, is "|"`},
 		{"default", strings.Replace(features, "slot: 1", `slot: 1, default: "0"`, 1), "y", `feature user: default was not set, is "0"`},

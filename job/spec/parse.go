@@ -57,6 +57,10 @@ type Feature struct {
 	// Regexp takes a part of the text: the first group of the first match, or the match itself where it has no groups.
 	// Empty: the whole text. It comes before Split.
 	Regexp string `yaml:"regexp" default:""`
+	// Ignore lists values that stand for nothing: `ignore: [0, -1, ""]`. Set it where your lists are padded, or where a number such as -1
+	// means missing. Ignored values are left out before max, default and missing apply. 0 ignores the number 0 and the text 0. With
+	// type: string only the same text is ignored. Empty texts and nulls are always left out.
+	Ignore []string `yaml:"ignore" blank:"true"`
 	// Max keeps the first values of a row; 0: all.
 	Max int `yaml:"max" default:"0" min:"0"`
 	// Default stands for a missing or empty value. Without it a sparse feature is empty and a dense one 0.

@@ -108,7 +108,7 @@ func TestColumns(t *testing.T) {
 		}
 		rows := []string{wantFull(10), wantEmpty(20), "", "", "", wantFull(60), wantEmpty(70)}
 		reasons := []string{
-			"", "", `files/a#0001 position 20: id out of range: feature "user" is -1, a signature is 0 to 281474976710655; hash it? ""`,
+			"", "", `files/a#0001 position 20: id out of range: feature "user" is -1, and ids are 0 to 281474976710655; if it pads a list, set ignore: [-1] in the job or send no padding; if it is an id, set hash: hash ""`,
 			`files/a#0001 position 30: no label: column "rating" ""`, `files/a#0001 position 40: not finite: feature "price" is +Inf ""`, "", "",
 		}
 		var want, wantBad []string

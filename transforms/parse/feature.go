@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"math"
 	"regexp"
+	"strconv"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -24,6 +26,7 @@ type feature struct {
 	split     []byte
 	re        *regexp.Regexp
 	max       int
+	ignore    ignored
 	base      int64 // the slot where fids have it
 	dim       int
 	values    string // the values column, or empty
@@ -76,6 +79,9 @@ func (o *output) ids() []int64 {
 
 // add appends one row made of v to o. After an error o may hold a part of the row.
 func (f *feature) add(o *output, v *values) error {
+	if f.ignore.any() {
+		f.drop(v)
+	}
 	if f.kind == Dense {
 		return f.addDense(o, v)
 	}
@@ -171,7 +177,7 @@ func (f *feature) addSparse(o *output, v *values) error {
 			return f.wrongType(v)
 		}
 		for _, t := range f.pieces(v) {
-			if len(t) == 0 {
+			if len(t) == 0 || f.ignore.any() && f.ignores(t) {
 				continue
 			}
 			x, err := f.textSignature(t)
@@ -199,7 +205,7 @@ func (f *feature) addInts(c *listColumn[int64], xs []int64) error {
 	default:
 		for _, x := range xs {
 			if uint64(x) > fid.MaxSignature {
-				return bad(reasonRange, "feature %q is %d, a signature is 0 to %d; hash it?", f.name, x, int64(fid.MaxSignature))
+				return f.outOfRange(strconv.FormatInt(x, 10))
 			}
 			out = append(out, base|x)
 		}
@@ -239,7 +245,7 @@ func (f *feature) textSignature(t []byte) (int64, error) {
 			return int64(fid.HashInt(x)), nil
 		}
 		if uint64(x) > fid.MaxSignature {
-			return 0, bad(reasonRange, "feature %q is %d, a signature is 0 to %d; hash it?", f.name, x, int64(fid.MaxSignature))
+			return 0, f.outOfRange(string(t))
 		}
 		return x, nil
 	case Float:
@@ -258,12 +264,21 @@ func (f *feature) textSignature(t []byte) (int64, error) {
 			case f.hash && fits:
 				return int64(fid.HashInt(x)), nil
 			case !fits || uint64(x) > fid.MaxSignature:
-				return 0, bad(reasonRange, "feature %q is %s, a signature is 0 to %d; hash it, or read it as text with type string?", f.name, t, int64(fid.MaxSignature))
+				return 0, f.outOfRange(string(t))
 			}
 			return x, nil
 		}
 	}
 	return int64(fid.HashBytes(t)), nil
+}
+
+// outOfRange refuses an integer that is no id and is not hashed. What it is decides the advice.
+func (f *feature) outOfRange(x string) error {
+	if strings.HasPrefix(x, "-") {
+		return bad(reasonRange, "feature %q is %s, and ids are 0 to %d; if it pads a list, set ignore: [%s] in the job or send no padding; if it is an id, set hash: hash",
+			f.name, x, int64(fid.MaxSignature), x)
+	}
+	return bad(reasonRange, "feature %q is %s, and ids are 0 to %d; set hash: hash in the job", f.name, x, int64(fid.MaxSignature))
 }
 
 // addDense appends the numbers of v as a row of o.
@@ -284,7 +299,7 @@ func (f *feature) addDense(o *output, v *values) error {
 			return f.wrongType(v)
 		}
 		for _, t := range f.pieces(v) {
-			if len(t) == 0 {
+			if len(t) == 0 || f.ignore.any() && f.ignores(t) {
 				continue
 			}
 			x, ok := parseNumber(t)

@@ -14,7 +14,7 @@ func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	options := parse.Options{
 		Format: parse.CSV, Columns: []string{"user", "y"}, Fields: []string{"f"},
-		Features: []parse.Feature{{Name: "user", Slot: 1, Buckets: []float64{1}, Clip: []float64{0, 1}}, {Name: "age", Kind: parse.Dense, Buckets: []float64{1}, Clip: []float64{0, 1}}},
+		Features: []parse.Feature{{Name: "user", Slot: 1, Buckets: []float64{1}, Clip: []float64{0, 1}, Ignore: []string{"0"}}, {Name: "age", Kind: parse.Dense, Buckets: []float64{1}, Clip: []float64{0, 1}, Ignore: []string{"0"}}},
 		Labels:   []parse.Label{{Name: "h", Column: "y", Width: 1, Positive: ">= 4", Accepts: loss.Range{Max: 1}, Mask: "m", MaskPositive: "> 1"}},
 		Keys:     []parse.Key{{Name: "k", Column: "user"}},
 		LineID:   []string{"user"},

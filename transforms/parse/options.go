@@ -124,6 +124,10 @@ type Feature struct {
 	// Regexp takes a part of the text (Go syntax, regexp/syntax): the first group, or without groups the whole match. No
 	// match is missing. It comes before Split.
 	Regexp string
+	// Ignore lists values that stand for nothing, such as the padding of lists: they are left out before anything else is
+	// made of the values, but after Regexp and Split. A word that is a number also ignores the number, however it is
+	// written; with String only the same text is ignored. In a dense feature of libfm it is the entry's value.
+	Ignore []string
 	// Max keeps the first values of a sparse feature; 0 keeps all.
 	Max int
 	// Default stands for a missing value and is read as text of the feature's type. Empty: no fids, or zeros.

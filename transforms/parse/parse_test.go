@@ -90,8 +90,8 @@ func TestTFExample(t *testing.T) {
 			fmt.Sprintf(`src/part-0 position 20: no label: column "rating" %q`, records[2]),
 			fmt.Sprintf(`src/part-0 position 30: wrong type: feature "city" has text, not integers %q`, records[3]),
 			fmt.Sprintf(`src/part-0 position 40: wrong type: feature "user" has floats, not integers or text %q`, records[4]),
-			fmt.Sprintf(`src/part-0 position 50: id out of range: feature "user" is -1, a signature is 0 to 281474976710655; hash it? %q`, records[5]),
-			fmt.Sprintf(`src/part-0 position 60: id out of range: feature "user" is 281474976710656, a signature is 0 to 281474976710655; hash it? %q`, records[6]),
+			fmt.Sprintf(`src/part-0 position 50: id out of range: feature "user" is -1, and ids are 0 to 281474976710655; if it pads a list, set ignore: [-1] in the job or send no padding; if it is an id, set hash: hash %q`, records[5]),
+			fmt.Sprintf(`src/part-0 position 60: id out of range: feature "user" is 281474976710656, and ids are 0 to 281474976710655; set hash: hash in the job %q`, records[6]),
 			fmt.Sprintf(`src/part-0 position 70: wrong type: feature "tags" has integers, not text %q`, records[7]),
 			fmt.Sprintf(`src/part-0 position 80: wrong length: feature "pos" has 3 values, not 2 %q`, records[8]),
 			fmt.Sprintf(`src/part-0 position 90: wrong type: feature "pos" has text, not numbers %q`, records[9]),
@@ -159,7 +159,7 @@ x 1:1 2:1 3:1
 				`src/part-0 position 90: malformed libfm: value of "1:x" is not a number "1 1:x 2:1 3:1"`,
 				`src/part-0 position 100: malformed libfm: value of "3:inf" is not a number "1 1:1 2:1 3:inf"`,
 				`src/part-0 position 110: malformed libfm: label "" is not a number ""`,
-				`src/part-0 position 120: id out of range: feature "user" is 281474976710656, a signature is 0 to 281474976710655; hash it? "1 281474976710656:1 2:1 3:1"`,
+				`src/part-0 position 120: id out of range: feature "user" is 281474976710656, and ids are 0 to 281474976710655; set hash: hash in the job "1 281474976710656:1 2:1 3:1"`,
 			})
 	})
 	t.Run("fields without features", func(t *testing.T) {

@@ -134,7 +134,7 @@ func appendLabels[T int64 | int32 | float32 | float64](dst []float32, l *label, 
 // more than a slot or a hash. It returns how many rows have values; false: it is none of these, or an integer is bad, and o is as before.
 // Lists begin and end where those of col do, whose offsets the new column shares.
 func (f *feature) addPlain(o *output, col arrow.Array, n int, x *extractor) (filled int, ok bool) {
-	if f.kind == Dense || f.values != "" || f.typ == String || f.typ == Float || col.NullN() > 0 {
+	if f.kind == Dense || f.values != "" || f.ignore.any() || f.typ == String || f.typ == Float || col.NullN() > 0 {
 		return 0, false
 	}
 	switch col := col.(type) {
