@@ -209,6 +209,11 @@ func TestFaults(t *testing.T) {
 			"--set parse.features: parse.features[1].max: is missing; combiner: first puts so many side by side",
 			"--set parse.features: parse.features[2].combiner: is first, but its entries are pooled by attention; leave out combiner or attends",
 		}},
+		{"ends of lists", movielens, []string{"parse.features=[{name: a, slot: 1, keep: last}, {name: b, kind: dense, keep: first}, {name: c, slot: 2, max: 3, keep: newest}]"}, []string{
+			`--set parse.features: parse.features[2].keep: is "newest", not one of first, last`,
+			"--set parse.features: parse.features[0].keep: is last, but max is 0, which keeps all values; set max too",
+			"--set parse.features: parse.features[1].keep: is for sparse features",
+		}},
 		{"folders in stores", movielens, []string{"dir=s3:/bucket/run", "predict.to={jsonl: 'gs://bucket/scores'}"}, []string{
 			"--set dir: dir: is the URL of a store, and a job writes to this machine: name a folder, and set snapshot.upload, by which snapshots are copied to a store",
 			"--set predict.to: predict.to.jsonl.dir: is the URL of a store: files are written to a folder of this machine, from which other tools may copy them, or to a topic (kafka)",

@@ -59,7 +59,7 @@ func EveryOperator(t testing.TB) *graph.Graph {
 	now := pool(graph.Sum, b.Lookup(user, "vec"))
 	sequences := b.Concat(b.Last(early), pool(graph.Sum, late), pool(graph.Mean, seen), b.PointwiseTarget(now, now, now, late, entries, distances, 3))
 	x := b.Concat(
-		b.FMEntries(users, numbers), b.FM(users, 3), b.RowSum(pool(graph.Sum, b.Lookup(user, "bias"))), b.WeightedSum(weights, entries), b.First(entries, 2), b.Last(entries), pool(graph.Sum, b.Mul(entries, b.Add(b.Positions(history, tensor("places", 2, 3), false), b.Positions(history, tensor("ends", 3, 3), true)))),
+		b.FMEntries(users, numbers), b.FM(users, 3), b.RowSum(pool(graph.Sum, b.Lookup(user, "bias"))), b.WeightedSum(weights, entries), b.First(entries, 2), b.Tail(entries, 2), b.Last(entries), pool(graph.Sum, b.Mul(entries, b.Add(b.Positions(history, tensor("places", 2, 3), false), b.Positions(history, tensor("ends", 3, 3), true)))),
 		pool(graph.Max, b.Lookup(item, "vec")), pool(graph.Mean, b.Lookup(item, "sign")), pool(graph.Sum, b.Lookup(place, "vec")), pool(graph.Max, b.Lookup(user, "cut")),
 		b.Standardise(price, "moments", 0.9), b.AddBias(b.Add(age, age), tensor("shift", 2)),
 	)

@@ -95,6 +95,7 @@ type settings struct {
 	Salt      uint64
 	Space     []int // of a razor
 	Back      bool  // of positions
+	Tail      bool  // of a first
 	Replace   bool  // of a gru
 	Candidate graph.Function
 	Distances int // of a pointwise attention

@@ -24,11 +24,19 @@ func (l *lowering) longest(e Entries) Value {
 // least is the smaller of whole numbers.
 func (l *lowering) least(x, y Value) Value { return l.Op(Select, l.Op(Less, x, y), x, y) }
 
-// first puts each entry among the first n of its row at its place, and leaves all others away.
+// first puts each entry among the first n of its row, or the last n, at its place among these. It drops all others.
 func (l *lowering) first(n *node) Value {
 	x, e, wide := l.input(n, 0), l.entries(l.nodes[n.Inputs[0]]), l.Ints(nil, int64(n.N))
-	place, _ := l.order(e)
+	place, counts := l.order(e)
+	if n.Tail { // those before the last n have places below 0
+		cut := l.Op(Sub, counts, wide)
+		cut = l.Op(Select, l.Op(Less, l.Ints(nil, 0), cut), cut, l.Ints(nil, 0))
+		place = l.Op(Sub, place, l.Gather(cut, e.Row))
+	}
 	among := l.Where(l.Op(Less, place, wide))
+	if n.Tail {
+		among = l.Where(l.Op(Less, l.Ints(nil, -1), place))
+	}
 	at := l.Gather(l.Op(Add, l.Op(Mul, e.Row, wide), place), among)
 	none := l.fill(l.Range(l.Op(Mul, l.in.NumRows, wide)), n.Shape.Dim/n.N, 0)
 	return l.Reshape(l.Put(none, at, l.Gather(x, among)), -1, int64(n.Shape.Dim))

@@ -21,6 +21,7 @@ type Metrics struct {
 	dropped    *prometheus.CounterVec
 	lost       *prometheus.CounterVec
 	features   *prometheus.CounterVec
+	cut        *prometheus.CounterVec
 	misses     *prometheus.CounterVec
 	transform  *prometheus.HistogramVec
 	processed  *prometheus.CounterVec
@@ -76,6 +77,7 @@ func newMetrics(m *maker) *Metrics {
 			"Records that were gone before they were read, and passed over (source.kafka.on_gap: skip).", "source"),
 		features: m.counter("monolith_transform_feature_examples_total",
 			"Examples that were parsed, by feature: with a value of it, or absent.", "feature", "value"),
+		cut: m.counter("monolith_transform_cut_rows_total", "Examples in which a list had more values than the feature's max, which were cut.", "feature"),
 		misses: m.counter("monolith_transform_join_misses_total",
 			"Examples that had no line in a side table (parse.joins), by the name of its file.", "table"),
 		transform: m.histogram(durationBuckets(), "monolith_transform_duration_seconds",
@@ -160,7 +162,11 @@ func (h *Metrics) RecordsLost(source, _ string, from, to int64) {
 func (h *Metrics) RowDropped(source, reason string) { h.dropped.WithLabelValues(source, reason).Inc() }
 
 // FeatureParsed counts the examples of a block that had a value of a feature, and those that had none.
-func (h *Metrics) FeatureParsed(feature string, rows, filled int64) {
+// Cut are those that had more values than the feature's max.
+func (h *Metrics) FeatureParsed(feature string, rows, filled, cut int64) {
+	if cut > 0 {
+		h.cut.WithLabelValues(feature).Add(float64(cut))
+	}
 	if filled > 0 {
 		h.features.WithLabelValues(feature, "present").Add(float64(filled))
 	}

@@ -61,7 +61,7 @@ func observe(t *testing.T) *prometheus.Registry {
 	h.Lag("ratings", "ratings-4", -1)
 	h.RowDropped("ratings", "malformed example")
 	h.RecordsLost("ratings", "ratings-00000", 5, 9)
-	h.FeatureParsed("user", 5, 3)
+	h.FeatureParsed("user", 5, 3, 1)
 	h.JoinMissed("users.dat", 2)
 	h.StageDone("step", 512, 3*time.Millisecond)
 	h.StageDone("parse", 512, time.Millisecond)

@@ -742,6 +742,8 @@ type FillInfo struct {
 	// Rows counts the examples, Filled those with a value, which the feature's default is not.
 	Rows   int64 `json:"rows"`
 	Filled int64 `json:"filled"`
+	// Cut counts the examples that had more values than the feature's max.
+	Cut int64 `json:"cut,omitempty"`
 	// Nearest is the name that records have and that is probably meant, when no example had a value; empty when there is
 	// none, or the format does not say.
 	Nearest string `json:"nearest,omitempty"`

@@ -35,6 +35,7 @@ type fillCounts struct {
 // fillCount is what was found of one, and how a warning names it.
 type fillCount struct {
 	parse.SeenKey
+	cut   int64
 	attrs []any
 }
 
@@ -67,7 +68,7 @@ func (c *fillCounts) watchGroup(name, means string) {
 
 func (c *fillCounts) watch(name, column string, attrs ...any) {
 	c.of[name] = len(c.all)
-	c.all = append(c.all, fillCount{parse.SeenKey{Name: name, Column: column}, attrs})
+	c.all = append(c.all, fillCount{SeenKey: parse.SeenKey{Name: name, Column: column}, attrs: attrs})
 }
 
 // addKeys takes what a block held of the keys.
@@ -87,6 +88,9 @@ func (w *fillWatch) add(seen []parse.Seen) {
 	for i := range seen {
 		s := &seen[i]
 		w.features.add(&parse.SeenKey{Name: s.Name, Rows: s.Rows, Filled: s.Filled, Near: s.Near})
+		if at, ok := w.features.of[s.Name]; ok {
+			w.features.all[at].cut += s.Cut
+		}
 	}
 	w.features.judgeSoon()
 }
@@ -138,7 +142,7 @@ func (w *fillWatch) end() []result.FillInfo {
 	w.keys.judge()
 	out := make([]result.FillInfo, len(w.features.all))
 	for i, f := range w.features.all {
-		out[i] = result.FillInfo{Feature: f.Name, Column: f.Column, Rows: f.Rows, Filled: f.Filled}
+		out[i] = result.FillInfo{Feature: f.Name, Column: f.Column, Rows: f.Rows, Filled: f.Filled, Cut: f.cut}
 		if f.Filled == 0 {
 			out[i].Nearest = f.Near
 		}

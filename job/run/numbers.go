@@ -132,12 +132,12 @@ func (m *monitor) FeaturesParsed(seen []parse.Seen) {
 	fills.add(seen)
 	if m.features != nil {
 		for i := range seen {
-			m.features.FeatureParsed(seen[i].Name, seen[i].Rows, seen[i].Filled)
+			m.features.FeatureParsed(seen[i].Name, seen[i].Rows, seen[i].Filled, seen[i].Cut)
 		}
 	}
 }
 
 // featuresParsedHook counts the values of features.
 type featuresParsedHook interface {
-	FeatureParsed(feature string, rows, filled int64)
+	FeatureParsed(feature string, rows, filled, cut int64)
 }

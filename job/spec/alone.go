@@ -53,6 +53,7 @@ func ForRecipe(stored json.RawMessage, name, dir, target string, opts LoadOption
 	c := &Config{Version: 1, Name: name, Dir: dir, set: opts.Components, untrained: true}
 	places, faults := schema(opts.Components).Assign(keys, opts.layers(), c)
 	if c.places = places; len(faults) == 0 {
+		c.Parse.asStored()
 		c.derive()
 		v := &validator{c: c}
 		v.source(&c.Source, "source", c.Parse.Format)

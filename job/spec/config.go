@@ -279,7 +279,7 @@ func (c *Config) Effective() []Setting { return c.places.Effective(c) }
 // Warnings lists what is odd but not wrong, for the log and for check: environment variables that look like settings but
 // are none, features that share a slot, the label among the features, files that are trained on and held out.
 func (c *Config) Warnings() []string {
-	return slices.Concat(c.places.Notes(), c.Parse.warnings(c.AllHeads()), c.heldOutWarnings(), c.retentionWarnings())
+	return slices.Concat(c.places.Notes(), c.Parse.warnings(c.AllHeads()), c.keepWarnings(), c.heldOutWarnings(), c.retentionWarnings())
 }
 
 // heldOutWarnings names what eval.source reads and the source too. Patterns are compared as they are written, without looking which files there are.

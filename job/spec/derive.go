@@ -111,6 +111,12 @@ func (p *Parse) derive() {
 		if f.Column == "" {
 			f.Column = f.Name
 		}
+		if f.Max > 0 && f.Keep == "" && f.Kind == "sparse" {
+			f.Keep = keepFirst
+			if f.Attends != "" {
+				f.Keep = keepLast
+			}
+		}
 		if f.Kind == "sparse" && !numbered {
 			slot := i + 1
 			f.Slot = &slot

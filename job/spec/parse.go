@@ -61,8 +61,11 @@ type Feature struct {
 	// means missing. Ignored values are left out before max, default and missing apply. 0 ignores the number 0 and the text 0. With
 	// type: string only the same text is ignored. Empty texts and nulls are always left out.
 	Ignore []string `yaml:"ignore" blank:"true"`
-	// Max keeps the first values of a row; 0: all.
+	// Max keeps that many values of a row; 0: all. Results and metrics count the rows that were cut.
 	Max int `yaml:"max" default:"0" min:"0"`
+	// Keep says which values max keeps: the first or the last ones of the list. Histories have the oldest first, so last keeps the
+	// newest. Set first where your lists begin with the newest. Default: last with attends, first without.
+	Keep string `yaml:"keep" enum:"first|last"`
 	// Default stands for a missing or empty value. Without it a sparse feature is empty and a dense one 0.
 	Default *string `yaml:"default"`
 	// Dim is the width of a dense feature.
@@ -82,7 +85,7 @@ type Feature struct {
 	// name, that is 1 where the value is missing; in buckets missing values have an id of their own.
 	Missing string `yaml:"missing" default:"default" enum:"default|indicator"`
 	// Combiner pools the embeddings of a row. sqrtn divides the sum of n of them by √n; max takes the largest number of each
-	// column; first puts as many as max says side by side, in the order of the record, each as that of a feature of its own, and zeros where a row has fewer (bytedance/monolith: FirstN). The entries of a
+	// column; first puts as many as max says side by side (those that keep names), in the order of the record, each as that of a feature of its own, and zeros where a row has fewer (bytedance/monolith: FirstN). The entries of a
 	// feature that is pooled by max or first cannot interact (fm, deepfm).
 	Combiner string `yaml:"combiner" default:"sum" enum:"sum|mean|sqrtn|max|first"`
 	// Attends makes a sequence of a sparse feature: each of its values is weighed by what it has to do with the sparse feature
@@ -95,6 +98,12 @@ type Feature struct {
 	// own settings are under tables. Empty: the one table of all features that name none.
 	Table string `yaml:"table" default:""`
 }
+
+// The values of [Feature].Keep.
+const (
+	keepFirst = "first"
+	keepLast  = "last"
+)
 
 // Standardise is exactly one source of the mean and standard deviation. Short form: `standardise: running`.
 type Standardise struct {
@@ -171,6 +180,21 @@ func (f *Feature) Indicator() string {
 // the same things.
 func (p *Parse) attendsWithin(f *Feature) bool {
 	return slices.ContainsFunc(p.Features, func(g Feature) bool { return g.Name == f.Attends && g.Slot != nil && *g.Slot == *f.Slot })
+}
+
+// KeepsLast reports whether max keeps the last values of a row.
+func (f *Feature) KeepsLast() bool { return f.Max > 0 && f.Keep == keepLast }
+
+// keepWarnings names sequences that max cuts where the job does not say at which end: it depends on the data.
+func (c *Config) keepWarnings() (out []string) {
+	for i := range c.Parse.Features {
+		f := &c.Parse.Features[i]
+		if f.Attends == "" || !f.KeepsLast() || c.places.Set(fmt.Sprintf("parse.features[%d].keep", i)) {
+			continue
+		}
+		out = append(out, fmt.Sprintf("parse.features[%d] keeps the last %d values of %q: the newest, if your lists have the oldest first. Set keep: last if so, or keep: first if they begin with the newest", i, f.Max, f.Column))
+	}
+	return out
 }
 
 // warnings lists what is odd about the features, but may be meant.

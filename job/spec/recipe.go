@@ -108,6 +108,9 @@ func (c *Config) Recipe() Recipe {
 		if f.Column == f.Name {
 			f.Column = ""
 		}
+		if !f.KeepsLast() { // what a recipe does not say is first
+			f.Keep = ""
+		}
 		if f.Kind == "sparse" {
 			always = append(always, "hash", "combiner")
 		}
@@ -197,6 +200,9 @@ func (r Recipe) Differences(other Recipe, was, is string) (faults, moved []strin
 	settingOf := func(s keyed, key string) string {
 		if v, ok := s.values[key]; ok {
 			return plainJSON(v)
+		}
+		if key == "keep" {
+			return plainJSON([]byte(`"` + keepFirst + `"`))
 		}
 		return "not set"
 	}
@@ -330,6 +336,16 @@ func ForFeatures(stored json.RawMessage, set component.Set) (*Config, error) {
 	if c.places = places; len(faults) > 0 {
 		return nil, &ConfigError{Faults: faults}
 	}
+	c.Parse.asStored()
 	c.derive()
 	return c, nil
+}
+
+// asStored sets what the features of a stored recipe mean where it does not say, and a job's would mean something else.
+func (p *Parse) asStored() {
+	for i := range p.Features {
+		if f := &p.Features[i]; f.Max > 0 && f.Keep == "" {
+			f.Keep = keepFirst
+		}
+	}
 }

@@ -468,6 +468,9 @@ func (v *validator) features(p *Parse, known []string) {
 			if f.Type == "string" && f.Hash == "none" && v.c.places.Set(path+".hash") {
 				v.fault(path+".hash", "is none, but strings are always hashed")
 			}
+			if f.Keep != "" && f.Max == 0 {
+				v.fault(path+".keep", "is %s, but max is 0, which keeps all values; set max too", f.Keep)
+			}
 			if f.Combiner == "first" && f.Max == 0 {
 				v.fault(path+".max", "is missing; combiner: first puts so many side by side")
 			}
@@ -480,6 +483,9 @@ func (v *validator) features(p *Parse, known []string) {
 		case "dense":
 			if f.Slot != nil {
 				v.fault(path+".slot", "is for sparse features")
+			}
+			if f.Keep != "" {
+				v.fault(path+".keep", "is for sparse features")
 			}
 			if f.Buckets != nil {
 				v.fault(path+".buckets", "make ids of numbers; set kind: sparse and a slot")

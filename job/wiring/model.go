@@ -200,7 +200,7 @@ func features(c *spec.Config) []zoo.Feature {
 		if g.Kind == model.Sparse {
 			g.Combiner, g.Attends, g.AttentionHeads, g.Table = graph.Combiner(f.Combiner), f.Attends, f.AttentionHeads, f.Table
 			if g.Combiner == zoo.First {
-				g.First = f.Max
+				g.First, g.Tail = f.Max, f.KeepsLast()
 			}
 		}
 		if f.Standardise != nil && f.Standardise.Running != nil {

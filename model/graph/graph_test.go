@@ -217,6 +217,7 @@ var operators = map[string]func(b *bed) graph.Node{
 		return b.weigh(b.Concat(b.pooled(x, graph.Mean), b.First(x, 2)))
 	},
 	"first": func(b *bed) graph.Node { return b.weigh(b.First(b.Lookup(b.b, "vec"), 3)) },
+	"tail":  func(b *bed) graph.Node { return b.weigh(b.Tail(b.Lookup(b.b, "vec"), 2)) },
 	"linear over entries": func(b *bed) graph.Node {
 		bias := b.tensor("bias", 4)
 		return b.weigh(b.pooled(b.Relu(b.Linear(b.Lookup(b.a, "vec"), b.tensor("w", 3, 4), &bias)), graph.Sum))

@@ -395,20 +395,40 @@ func (p *part) entries(e *evaluation, r int) [][]float64 {
 	return out
 }
 
-// first puts a row's first entries side by side.
+// first puts a row's first entries side by side, or its last ones.
 type first struct {
 	plain
-	N   int `json:"n"`
-	dim int // of an entry
+	N    int  `json:"n"`
+	Tail bool `json:"tail,omitempty"`
+	dim  int  // of an entry
 }
 
 // First puts the first n entries of each row side by side, zeros where a row has fewer: [entries, dim] -> [rows, n·dim]
 // (bytedance/monolith: FirstN).
 func (b *Builder) First(x Node, n int) Node { return b.apply(&first{N: n}, max(n, 1)*x.shape.Dim, x) }
 
+// Tail is [Builder.First] with the last n entries of each row in place of the first n. A row with fewer has all of them, then zeros.
+func (b *Builder) Tail(x Node, n int) Node {
+	return b.apply(&first{N: n, Tail: true}, max(n, 1)*x.shape.Dim, x)
+}
+
 func (*first) name() string       { return "first" }
 func (*first) readsBack(int) bool { return false }
-func (o *first) String() string   { return fmt.Sprintf("first[%d]", o.N) }
+
+func (o *first) String() string {
+	if o.Tail {
+		return fmt.Sprintf("first[last %d]", o.N)
+	}
+	return fmt.Sprintf("first[%d]", o.N)
+}
+
+// taken says which of a row's entries, from one place to another, are taken.
+func (o *first) taken(from, to int) (int, int) {
+	if o.Tail {
+		return max(from, to-o.N), to
+	}
+	return from, min(to, from+o.N)
+}
 
 func (o *first) bind(_ *Builder, in []Node) (Shape, error) {
 	if err := one(in, PerEntry); err != nil {
@@ -426,7 +446,7 @@ func (*first) flops(*Graph, *node, float64) float64 { return 0 }
 func (o *first) forward(s *Session, n *node) {
 	x, y, offsets := s.vals[n.inputs[0]], s.vals[n.id], s.lists(n.inputs[0])
 	for r := range s.rows {
-		from, to := int(offsets[r]), min(int(offsets[r+1]), int(offsets[r])+o.N)
+		from, to := o.taken(int(offsets[r]), int(offsets[r+1]))
 		dst := y[r*n.dim:][:n.dim]
 		clear(dst[copy(dst, x[from*o.dim:to*o.dim]):])
 	}
@@ -435,7 +455,7 @@ func (o *first) forward(s *Session, n *node) {
 func (o *first) backward(s *Session, n *node) {
 	dx, dy, offsets := s.gradSum(n.inputs[0]), s.grads[n.id], s.lists(n.inputs[0])
 	for r := range s.rows {
-		from, to := int(offsets[r]), min(int(offsets[r+1]), int(offsets[r])+o.N)
+		from, to := o.taken(int(offsets[r]), int(offsets[r+1]))
 		add(dx[from*o.dim:to*o.dim], dy[r*n.dim:])
 	}
 }
@@ -443,6 +463,11 @@ func (o *first) backward(s *Session, n *node) {
 func (o *first) reference(e *evaluation, n *node) []float64 {
 	out := make([]float64, e.in.NumRows*n.dim)
 	for r, entries := range e.rowsOf(n.inputs[0]) {
+		if o.Tail {
+			for len(entries) > o.N {
+				entries = entries[1:]
+			}
+		}
 		for k, v := range entries[:min(len(entries), o.N)] {
 			copy(out[r*n.dim+k*o.dim:], v)
 		}

@@ -39,6 +39,8 @@ type Pooled struct {
 	graph.Pooled
 	// First, if not 0, puts so many of a row's first entries side by side, zeros where it has fewer, in place of pooling all of them by the combiner.
 	First int
+	// Tail takes the last First entries in place of the first.
+	Tail bool
 }
 
 // Pool makes of each value one of rows, side by side: [entries, dim] ... -> [rows, Σ dim], where one with First has First·dim columns.
@@ -46,7 +48,11 @@ func Pool(b *graph.Builder, xs ...Pooled) graph.Node {
 	var parts []graph.Node
 	for len(xs) > 0 {
 		if n := xs[0].First; n != 0 {
-			parts, xs = append(parts, b.First(xs[0].X, n)), xs[1:]
+			take := b.First
+			if xs[0].Tail {
+				take = b.Tail
+			}
+			parts, xs = append(parts, take(xs[0].X, n)), xs[1:]
 			continue
 		}
 		var pooled []graph.Pooled // those up to the next that is not

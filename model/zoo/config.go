@@ -189,6 +189,8 @@ type Feature struct {
 	Combiner graph.Combiner
 	// First is how many entries [First] takes.
 	First int
+	// Tail has [First] take the last entries in place of the first.
+	Tail bool
 	// Attends, if not empty, makes a sequence of a sparse feature, pooled by attention: each entry is weighed by a small
 	// network of its vector and that of the feature named here, or as DIEN or HSTU does (SharedBottom and the models after it).
 	Attends string
@@ -206,7 +208,7 @@ type Feature struct {
 
 // Pooled is what the combiner makes of a value over the feature's entries.
 func (f Feature) Pooled(x graph.Node) layer.Pooled {
-	return layer.Pooled{Pooled: graph.Pooled{X: x, By: f.Combiner}, First: f.First}
+	return layer.Pooled{Pooled: graph.Pooled{X: x, By: f.Combiner}, First: f.First, Tail: f.Tail}
 }
 
 // Table is what an embedding table has of its own. A zero or nil field has the value of the same name in [Config].
@@ -596,7 +598,9 @@ func (c Config) String() string {
 			}
 		default:
 			fmt.Fprintf(&b, "%q:%s", f.Name, f.Combiner)
-			if f.First != 0 {
+			if f.First != 0 && f.Tail {
+				fmt.Fprintf(&b, "[last %d]", f.First)
+			} else if f.First != 0 {
 				fmt.Fprintf(&b, "[%d]", f.First)
 			}
 		}

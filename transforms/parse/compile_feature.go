@@ -15,8 +15,9 @@ func (c *compiler) feature(o *Feature, index int) {
 	oneOf(c, what+": kind", o.Kind, "", Sparse, Dense)
 	oneOf(c, what+": type", o.Type, "", Auto, Int, String, Float)
 	oneOf(c, what+": hash", o.Hash, "", HashNone, HashInt)
+	oneOf(c, what+": keep", o.Keep, "", KeepFirst, KeepLast)
 	f := feature{
-		name: o.Name, join: -1, kind: Sparse, typ: Auto, hash: o.Hash == HashInt, max: o.Max, dim: 1, values: o.Values,
+		name: o.Name, join: -1, kind: Sparse, typ: Auto, hash: o.Hash == HashInt, max: o.Max, last: o.Keep == KeepLast, dim: 1, values: o.Values,
 		base: int64(o.Slot) << fid.SignatureBits, indicator: o.Indicator, buckets: o.Buckets, ignore: newIgnored(o.Ignore),
 	}
 	if o.Kind != "" {
@@ -137,6 +138,9 @@ func (c *compiler) dense(what string, o *Feature, f *feature) {
 	}
 	if o.Max != 0 {
 		c.fault("%s: max is for sparse features", what)
+	}
+	if o.Keep != "" {
+		c.fault("%s: keep is for sparse features", what)
 	}
 	if f.hash {
 		c.fault("%s: hash is for sparse features", what)

@@ -30,6 +30,7 @@ type extractor struct {
 	seenKeys []SeenKey
 	none     []int // features without a value in the current record
 	dense    []int // the dense features
+	bounded  []int // the features with a maximum
 
 	// What columns that are made as a whole need.
 	mem      memory.Allocator
@@ -49,6 +50,9 @@ func newExtractor(p *program, s sides) *extractor {
 	for i := range x.output {
 		if p.features[i].kind == Dense {
 			x.dense = append(x.dense, i)
+		}
+		if p.features[i].max > 0 {
+			x.bounded = append(x.bounded, i)
 		}
 		x.output[i].dense.dim, x.output[i].missing.dim = p.features[i].dim, 1
 	}
@@ -73,6 +77,11 @@ func (x *extractor) add(r record) error {
 	}
 	for _, i := range x.none {
 		x.seen[i].Filled-- // of all rows, which endBlock adds
+	}
+	for _, i := range x.bounded {
+		if x.output[i].cut {
+			x.seen[i].Cut++
+		}
 	}
 	for _, i := range x.dense {
 		if o := &x.output[i]; o.filled {
@@ -234,7 +243,7 @@ func (x *extractor) joinIn(i int) error {
 		if row < 0 {
 			err = f.missing(o)
 		} else if err = s.errs[k][row]; err == nil {
-			err = f.copy(o, &s.output[k], int(row), s.filled[k][row])
+			err = f.copy(o, &s.output[k], int(row), s.filled[k][row], s.cut[k][row])
 		}
 		if err != nil {
 			return err

@@ -26,6 +26,7 @@ type feature struct {
 	split     []byte
 	re        *regexp.Regexp
 	max       int
+	last      bool // max keeps the last values
 	ignore    ignored
 	base      int64 // the slot where fids have it
 	dim       int
@@ -50,6 +51,8 @@ type output struct {
 	whole arrow.Array
 	// filled reports whether the last row that was added has a value, and not the default.
 	filled bool
+	// cut reports whether that row had more values than the maximum.
+	cut bool
 }
 
 func (o *output) truncate(rows int) {
@@ -92,8 +95,8 @@ func (f *feature) add(o *output, v *values) error {
 	return f.end(o)
 }
 
-// copy appends a row of another output of the same feature to o; filled is set if it has a value.
-func (f *feature) copy(o, from *output, row int, filled bool) error {
+// copy appends a row of another output of the same feature to o; filled is set if it has a value, cut if it had more than the maximum.
+func (f *feature) copy(o, from *output, row int, filled, cut bool) error {
 	o.filled = filled
 	if f.kind == Dense {
 		o.dense.values = append(o.dense.values, from.dense.row(row)...)
@@ -103,7 +106,9 @@ func (f *feature) copy(o, from *output, row int, filled bool) error {
 		return nil
 	}
 	o.fids.items = append(o.fids.items, from.fids.row(row)...)
-	return f.end(o)
+	err := f.end(o)
+	o.cut = cut
+	return err
 }
 
 // missing appends a row without a value to o.
@@ -131,8 +136,10 @@ func (f *feature) end(o *output) error {
 	if len(o.fids.items) == start {
 		o.fids.items = append(o.fids.items, f.defaultFids...)
 	}
-	if f.max > 0 && len(o.fids.items)-start > f.max {
-		o.fids.items = o.fids.items[:start+f.max]
+	n := len(o.fids.items) - start
+	o.cut = f.max > 0 && n > f.max
+	if o.cut {
+		o.fids.items = keep(f, o.fids.items, start)
 	}
 	if !o.fids.end() {
 		return bad(reasonRange, "feature %q has more than %d values in one block", f.name, math.MaxInt32)
@@ -140,13 +147,23 @@ func (f *feature) end(o *output) error {
 	if f.values == "" {
 		return nil
 	}
-	from, n := o.values.start(), len(o.fids.items)-start
+	from := o.values.start()
 	for len(o.values.items)-from < n { // a default has the value 1
 		o.values.items = append(o.values.items, 1)
 	}
-	o.values.items = o.values.items[:from+n]
+	if o.cut {
+		o.values.items = keep(f, o.values.items, from)
+	}
 	o.values.end()
 	return nil
+}
+
+// keep cuts the open row of a column, which begins at start and has more values than the maximum.
+func keep[T int64 | float32](f *feature, items []T, start int) []T {
+	if f.last {
+		copy(items[start:], items[len(items)-f.max:])
+	}
+	return items[:start+f.max]
 }
 
 // addSparse appends the fids of v to the open row.

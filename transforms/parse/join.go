@@ -19,6 +19,7 @@ type side struct {
 	rows   map[string]int32 // key -> row
 	output []output         // by the order of join.feature
 	filled [][]bool         // of each output: the rows with a value
+	cut    [][]bool         // of each output: the rows with more values than the maximum
 	errs   []map[int32]error
 }
 
@@ -51,7 +52,7 @@ func loadSide(ctx context.Context, from fsx.FS, p *program, j *join) (*side, err
 	if what := foreign.Table(text[:min(len(text), foreign.HeadBytes)]); what != "" {
 		return nil, fmt.Errorf("%s is %s: %w", j.File, what, pipeline.ErrConfig)
 	}
-	s := &side{rows: map[string]int32{}, output: make([]output, len(j.feature)), filled: make([][]bool, len(j.feature)), errs: make([]map[int32]error, len(j.feature))}
+	s := &side{rows: map[string]int32{}, output: make([]output, len(j.feature)), filled: make([][]bool, len(j.feature)), cut: make([][]bool, len(j.feature)), errs: make([]map[int32]error, len(j.feature))}
 	for k := range s.errs {
 		s.errs[k] = map[int32]error{}
 		s.output[k].dense.dim, s.output[k].missing.dim = p.features[j.feature[k]].dim, 1
@@ -104,6 +105,7 @@ func (s *side) add(p *program, j *join, fields [][]byte) error {
 		}
 		err := f.add(&s.output[k], &v)
 		s.filled[k] = append(s.filled[k], err == nil && s.output[k].filled)
+		s.cut[k] = append(s.cut[k], err == nil && s.output[k].cut)
 		if err == nil {
 			continue
 		}

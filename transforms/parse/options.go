@@ -32,6 +32,15 @@ const (
 	Dense  Kind = "dense"
 )
 
+// Keep says which of a row's values remain where it has more than the maximum.
+type Keep string
+
+// The ends of a row. The empty string is KeepFirst.
+const (
+	KeepFirst Keep = "first"
+	KeepLast  Keep = "last"
+)
+
 // Type describes how a feature's values are read.
 type Type string
 
@@ -128,8 +137,9 @@ type Feature struct {
 	// made of the values, but after Regexp and Split. A word that is a number also ignores the number, however it is
 	// written; with String only the same text is ignored. In a dense feature of libfm it is the entry's value.
 	Ignore []string
-	// Max keeps the first values of a sparse feature; 0 keeps all.
-	Max int
+	// Max keeps that many values of a sparse feature, from the end that Keep names; 0 keeps all.
+	Max  int
+	Keep Keep
 	// Default stands for a missing value and is read as text of the feature's type. Empty: no fids, or zeros.
 	Default string
 	// Dim is the width of a dense feature, default 1. A row with another number of values is bad.

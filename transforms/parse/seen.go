@@ -17,6 +17,8 @@ type Seen struct {
 	Name string
 	// Rows counts examples, Filled those in which the feature had a value, and not its default.
 	Rows, Filled int64
+	// Cut counts examples in which a sparse feature had more values than its maximum.
+	Cut int64
 	// Near is the name in the records that is nearest to the feature's column, when these records had no value of it and do
 	// not have that name; empty when none is near, and for formats whose columns are known before.
 	Near string
@@ -31,7 +33,7 @@ type Seen struct {
 
 // Add adds what was found of the same feature in other records.
 func (s *Seen) Add(o Seen) {
-	s.Rows, s.Filled = s.Rows+o.Rows, s.Filled+o.Filled
+	s.Rows, s.Filled, s.Cut = s.Rows+o.Rows, s.Filled+o.Filled, s.Cut+o.Cut
 	if s.Near == "" {
 		s.Near = o.Near
 	}

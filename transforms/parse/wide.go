@@ -79,6 +79,9 @@ func (x *extractor) addFeature(r *arrowRecord, i, n int) bool {
 				seen.number(float64(v))
 			}
 		}
+		if err == nil && o.cut {
+			seen.Cut++
+		}
 		return err
 	})
 }

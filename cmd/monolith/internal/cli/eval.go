@@ -240,6 +240,7 @@ func writeEvaluated(w io.Writer, r *job.EvalResult, page string) error {
 	}
 	rows = append(rows, badRows(r.BadRows)...)
 	rows = append(rows, fillRows(r.Features)...)
+	rows = append(rows, cutRows(r.Features)...)
 	if r.Replicates > 0 {
 		rows = append(rows, []string{"intervals", fmt.Sprintf("of 95 in a hundred, %d replicates", r.Replicates)})
 	}

@@ -193,5 +193,6 @@ func writePredicted(w io.Writer, r *job.Predicted) error {
 	rows := [][]string{{"predictions", count}, {"written to", place}, {"fields", strings.Join(r.Fields, ", ")}}
 	rows = append(rows, badRows(r.BadRows)...)
 	rows = append(rows, fillRows(r.Features)...)
+	rows = append(rows, cutRows(r.Features)...)
 	return pairs(w, append(rows, []string{"snapshot", whichSnapshot(r.Snapshot, r.Which)})...)
 }

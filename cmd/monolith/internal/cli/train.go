@@ -166,6 +166,7 @@ func writeTrained(w io.Writer, r *job.TrainResult) error {
 		rows = append(rows, []string{"", fmt.Sprintf("%s from %d to %d", l.Split, l.From, l.To-1)})
 	}
 	rows = append(rows, fillRows(r.Features)...)
+	rows = append(rows, cutRows(r.Features)...)
 	if r.EarlyStopped {
 		rows = append(rows, []string{"ended by", "train.early_stop"})
 	}
@@ -189,6 +190,27 @@ func doubtRows(doubts []string) (rows [][]string) {
 			what = "doubts"
 		}
 		rows = append(rows, []string{what, text})
+	}
+	return rows
+}
+
+// cutRows names the features whose lists were cut by their max, those that were cut most often first. The full list is in --json.
+func cutRows(features []job.FillInfo) [][]string {
+	const most = 8
+	var rows [][]string
+	sorted := slices.SortedStableFunc(slices.Values(features), func(a, b job.FillInfo) int { return cmp.Compare(b.Cut, a.Cut) })
+	for i, f := range sorted {
+		if f.Cut == 0 {
+			break
+		}
+		if i == most {
+			return append(rows, []string{"", "and more, see --json"})
+		}
+		what := ""
+		if i == 0 {
+			what = "cut by max"
+		}
+		rows = append(rows, []string{what, fmt.Sprintf("%s in %.1f %% of examples", f.Feature, math.Ceil(1000*float64(f.Cut)/float64(max(f.Rows, 1)))/10)})
 	}
 	return rows
 }
