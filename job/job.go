@@ -507,7 +507,8 @@ func DescribeModel(cfg *Config, entries float64) (*ModelInfo, error) {
 	return inspect.Model(m, entries)
 }
 
-// DescribeStoredModel describes the model of a snapshot, or of the newest good one of a job's dir or of a folder of snapshots, of this machine or at a URL. Rows are not read.
+// DescribeStoredModel describes the model of a snapshot, or of the newest good one of a job's dir or of a folder of snapshots, of this machine or at a URL. All bytes are
+// read, so that a damaged one is passed over.
 func DescribeStoredModel(ctx context.Context, path string, entries float64) (*ModelInfo, error) {
 	return inspect.SnapshotModel(ctx, path, entries)
 }
@@ -560,7 +561,7 @@ func Push(ctx context.Context, cfg *Config, o PushOptions) (*Pushed, error) {
 }
 
 // ListSnapshots describes the snapshots of a job's dir, of a folder or of a store's URL, the newest first, and says why retention keeps each. It reads manifests
-// alone.
+// and looks at names and sizes of files.
 func ListSnapshots(ctx context.Context, path string, r Retention) (*SnapshotList, error) {
 	return stored.List(ctx, path, r)
 }

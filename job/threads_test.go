@@ -25,7 +25,7 @@ func TestThreadsOfRows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, err := wiring.ClusterOptions(c, plan, m)
+		o, err := wiring.ClusterOptions(t.Context(), c, plan, m, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -139,18 +140,19 @@ func export(ctx context.Context, dir, exports string, exported chan<- struct{}, 
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if len(entries) == 0 || entries[0].Err != nil || entries[0].Info.ID == last {
+		newest := slices.IndexFunc(entries, func(e snapshot.Entry) bool { return e.Err == nil })
+		if newest < 0 || entries[newest].ID == last {
 			continue
 		}
-		of := job.ExportModelOptions{Snapshot: entries[0].Path, Format: "native", Dir: exports, Keep: 3, Logger: o.log}
+		of := job.ExportModelOptions{Snapshot: entries[newest].Path, Format: "native", Dir: exports, Keep: 3, Logger: o.log}
 		if _, err := job.ExportModel(context.WithoutCancel(ctx), of); err != nil {
-			o.log.Warn("a snapshot was not exported", "snapshot", entries[0].Path, "err", err)
+			o.log.Warn("a snapshot was not exported", "snapshot", entries[newest].Path, "err", err)
 			continue
 		}
 		if last == 0 {
 			close(exported)
 		}
-		last = entries[0].Info.ID
+		last = entries[newest].ID
 	}
 }
 

@@ -97,7 +97,7 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 		path, err := stored.FindSnapshot(stored.SnapshotsIn(cfg))
 		if err != nil { // there is none yet
 			key, fits = "restore.from", stored.Fits
-			path, err = stored.Beginning(cfg)
+			path, _, err = stored.Beginning(ctx, cfg, false)
 		}
 		if err == nil && path != "" {
 			err = checkSnapshot(cfg, m.Layout(), path, fits)

@@ -63,11 +63,15 @@ func Found(spec *param.TableShape, rows *table.Rows, ids []int64) *result.Looked
 // and holds those that are looked for. Errors: [pipeline.ErrConfig] for a table that is not there, [snapshot.ErrCorrupt] where none is
 // good, the context's.
 func LookUp(ctx context.Context, path, tableName string, ids []int64) (out *result.LookedUp, err error) {
-	_, err = newestGood(ctx, path, func(f *stored.Folder, path string) error {
+	damaged, err := newestGood(ctx, path, func(f *stored.Folder, path string) error {
 		out, err = rowsOf(ctx, f, path, tableName, ids)
 		return err
 	})
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	out.Damaged = damaged
+	return out, nil
 }
 
 // rowsOf is LookUp of one snapshot.

@@ -37,10 +37,17 @@ func Model(m model.Model, entries float64) (*result.ModelInfo, error) {
 	return modelOf(g, entries), nil
 }
 
-// SnapshotModel describes the model of a snapshot, or of the newest good one of a job's dir or of a folder of snapshots; rows are not read. Errors:
+// SnapshotModel describes the model of a snapshot, or of the newest good one of a job's dir or of a folder of snapshots. All bytes are read, so that the answer is not that of a damaged one. Errors:
 // [pipeline.ErrConfig] where the snapshot has no model, [snapshot.ErrCorrupt] where none is good.
 func SnapshotModel(ctx context.Context, path string, entries float64) (out *result.ModelInfo, err error) {
 	damaged, err := newestGood(ctx, path, func(f *stored.Folder, path string) error {
+		s, err := snapshot.OpenWith(ctx, path, snapshot.OpenOptions{FS: f.FS})
+		if err == nil {
+			err = s.Close()
+		}
+		if err != nil {
+			return err
+		}
 		info, err := snapshot.ReadInfoIn(f.FS, path)
 		if err != nil {
 			return err

@@ -161,22 +161,6 @@ func newestGood(ctx context.Context, text string, use func(f *stored.Folder, pat
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	var faults []error
-	for _, e := range f.Entries {
-		err := e.Err
-		if err == nil {
-			err = use(f, e.Path)
-		}
-		if err == nil {
-			for _, f := range faults {
-				damaged = append(damaged, f.Error())
-			}
-			return damaged, nil
-		}
-		faults = append(faults, err)
-		if !errors.Is(err, snapshot.ErrCorrupt) {
-			break
-		}
-	}
-	return nil, errors.Join(faults...)
+	_, faults, err := f.Use(func(info *snapshot.Info) error { return use(f, info.Path) })
+	return stored.Texts(faults), err
 }

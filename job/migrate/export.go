@@ -55,15 +55,11 @@ const maxFiles = 4096
 // Errors: [pipeline.ErrConfig]; [snapshot.ErrCorrupt], which names the file; [pipeline.ErrUnavailable]; the context's.
 func Export(ctx context.Context, o ExportOptions) (_ *result.Exported, err error) {
 	began := time.Now()
-	path, err := stored.FindSnapshot(o.Snapshot)
+	s, path, damaged, closing, err := stored.OpenNewest(ctx, o.Snapshot, snapshot.OpenOptions{WeightsOnly: o.Serving})
 	if err != nil {
 		return nil, err
 	}
-	s, err := snapshot.OpenWith(ctx, path, snapshot.OpenOptions{WeightsOnly: o.Serving})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
+	defer func() { err = errors.Join(err, s.Close(), closing()) }()
 	x, err := newExporter(ctx, s, o)
 	if err != nil {
 		return nil, err
@@ -79,7 +75,7 @@ func Export(ctx context.Context, o ExportOptions) (_ *result.Exported, err error
 	if err := x.write(); err != nil {
 		return nil, err
 	}
-	r := &result.Exported{Snapshot: path, Assets: x.assets, Tables: x.tables, Dense: x.variables, Bytes: x.bytes}
+	r := &result.Exported{Snapshot: path, Damaged: damaged, Assets: x.assets, Tables: x.tables, Dense: x.variables, Bytes: x.bytes}
 	for _, t := range r.Tables {
 		r.Rows += t.Rows
 	}

@@ -79,7 +79,7 @@ func Import(ctx context.Context, c *spec.Config, o ImportOptions) (_ *result.Imp
 			return nil, err
 		}
 	}
-	opts, err := wiring.ClusterOptions(c, plan, m)
+	opts, err := wiring.ClusterOptions(ctx, c, plan, m, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -26,8 +26,10 @@ type EntrySegment struct {
 // LookedUp are the rows of some ids.
 type LookedUp struct {
 	// Snapshot is the path of the snapshot that was read; empty where running shards were asked.
-	Snapshot string  `json:"snapshot,omitempty"`
-	Entries  []Entry `json:"entries"`
+	Snapshot string `json:"snapshot,omitempty"`
+	// Damaged are as in [SnapshotInfo].
+	Damaged []string `json:"damaged,omitempty"`
+	Entries []Entry  `json:"entries"`
 	// Missing are the ids that have no row.
 	Missing []int64 `json:"missing"`
 }

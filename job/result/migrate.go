@@ -53,11 +53,13 @@ type ImportedFilter struct {
 // Exported is a checkpoint for bytedance/monolith.
 type Exported struct {
 	// Snapshot is what it was made of, Assets the folder of its tables.
-	Snapshot string          `json:"snapshot"`
-	Assets   string          `json:"assets"`
-	Rows     int64           `json:"rows"`
-	Bytes    int64           `json:"bytes"`
-	Tables   []ExportedTable `json:"tables"`
+	Snapshot string `json:"snapshot"`
+	// Damaged are as in [SnapshotInfo].
+	Damaged []string        `json:"damaged,omitempty"`
+	Assets  string          `json:"assets"`
+	Rows    int64           `json:"rows"`
+	Bytes   int64           `json:"bytes"`
+	Tables  []ExportedTable `json:"tables"`
 	// Dense are the variables that dense tensors are in, which are called as they are.
 	Dense   []string `json:"dense,omitempty"`
 	Seconds float64  `json:"seconds"`

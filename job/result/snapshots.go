@@ -53,6 +53,8 @@ type SnapshotDiff struct {
 	Positions []PositionDiff `json:"positions,omitempty"`
 	// State are the keys of worker state that differ.
 	State []string `json:"state,omitempty"`
+	// Damaged are as in [SnapshotInfo], of both sides.
+	Damaged []string `json:"damaged,omitempty"`
 }
 
 // TableDiff counts rows of a table: those that only B has, those that only A has, those of which any bit is another, and the rest. Shape

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -15,7 +16,6 @@ import (
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/model/graph"
-	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
 // alone is a model that is used without its job file: a snapshot, or an export in native format.
@@ -29,15 +29,17 @@ type alone struct {
 	export    *native.Export // nil: a snapshot
 }
 
-// openAlone opens what a path means: a snapshot as [stored.FindSnapshot] finds it, an export, or a folder of exports for the newest complete one in it. Errors: [pipeline.ErrConfig] where it is none of
+// openAlone opens what a path means: a snapshot, of a folder the newest good one, an export, or a folder of exports for the newest complete one in it. Errors: [pipeline.ErrConfig] where it is none of
 // these, and for a snapshot whose model was not stored.
-func openAlone(ctx context.Context, path string) (*alone, error) {
-	found, none := stored.FindSnapshot(path)
+func openAlone(ctx context.Context, path string, log *slog.Logger) (*alone, error) {
+	entries, none := stored.FindSnapshots(path)
 	if none == nil {
-		info, err := snapshot.ReadInfo(found)
+		info, damaged, err := stored.Local(entries).Good(ctx)
 		if err != nil {
 			return nil, err
 		}
+		found := info.Path
+		stored.WarnPassedOver(ctx, log, damaged, found)
 		if info.Model == nil {
 			return nil, fault.Config("job: %s does not say what its model is: name the job file instead", found)
 		}
@@ -81,7 +83,7 @@ func (a *alone) close() error {
 // Alone makes the job by which [Predict] predicts a target, as of [spec.ForTarget], with the model at a path ([PredictOptions].Alone), which need not have a job
 // file: what features are made of it says itself. Options put keys such as predict.to over it. Errors: [pipeline.ErrConfig]; those of the target.
 func Alone(ctx context.Context, path, target string, opts spec.LoadOptions) (_ *spec.Config, err error) {
-	a, err := openAlone(ctx, path)
+	a, err := openAlone(ctx, path, nil) // who predicts is warned
 	if err != nil {
 		return nil, err
 	}

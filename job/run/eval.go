@@ -152,33 +152,39 @@ func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, 
 	}
 	defer bad.close() //nolint:errcheck // the letter box was flushed with each row
 	out := &scored{}
-	if out.path, out.which, err = stored.SnapshotToRead(cfg, asked); err != nil {
-		return nil, err
-	}
-	info, err := snapshot.ReadInfo(out.path)
+	from, err := stored.ToRead(cfg, asked)
 	if err != nil {
-		return nil, fmt.Errorf("job: %w", err)
+		return nil, err
 	}
 	fits := cfg
 	if with := e.opts.Compare; with != nil && with.Config != nil && cfg != e.cfg {
 		fits = with.Config // by its own holdout
 	}
-	moved, err := stored.Fits(fits, info)
+	var moved []string
+	var cluster *coordinator.Cluster // of executors in this process
+	var reads snapshot.Verifier
+	info, damaged, err := from.Use(func(info *snapshot.Info) (err error) {
+		if moved, err = stored.Fits(fits, info); err != nil {
+			return err
+		}
+		if elsewhere(e.cfg) { // executors must not choose, each for itself
+			return reads.Verify(ctx, from.FS, info)
+		}
+		cluster, err = coordinator.Open(ctx, coordinator.Options{Layout: m.Layout(), NumShards: cfg.PS.Shards, Precision: wiring.Precision(&cfg.PS), Restore: info.Path, ReadOnly: true, Logger: e.log, Hooks: psHooks(e.hooks), Memory: readMemory(cfg, e.opts.Memory), Threads: cfg.StepThreads()})
+		return fault.Unavailable(err)
+	})
 	if err != nil {
 		return nil, err
 	}
-	if len(moved) > 0 {
-		e.notice(fmt.Sprintf("other columns are read than for snapshot %s: %s", out.path, strings.Join(moved, "; ")))
-	}
-	var cluster *coordinator.Cluster // of executors in this process
-	if !elsewhere(e.cfg) {
-		cluster, err = coordinator.Open(ctx, coordinator.Options{Layout: m.Layout(), NumShards: cfg.PS.Shards, Precision: wiring.Precision(&cfg.PS), Restore: out.path, ReadOnly: true, Logger: e.log, Hooks: psHooks(e.hooks), Memory: readMemory(cfg, e.opts.Memory), Threads: cfg.StepThreads()})
-		if err != nil {
-			return nil, fault.Unavailable(err)
-		}
+	if cluster != nil {
 		defer cluster.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing was written
 	} else {
 		e.notice(notCounted)
+	}
+	out.path, out.which = info.Path, stored.WhichIs(from.FS, info)
+	stored.WarnPassedOver(ctx, e.log, damaged, out.path)
+	if len(moved) > 0 {
+		e.notice(fmt.Sprintf("other columns are read than for snapshot %s: %s", out.path, strings.Join(moved, "; ")))
 	}
 
 	e.opts.ready()

@@ -183,10 +183,11 @@ func ExportModel(ctx context.Context, o ExportModelOptions) (_ *result.ExportedM
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	info, err := from.Newest()
+	info, damaged, err := from.Good(ctx) // what is written is named after it
 	if err != nil {
 		return nil, err
 	}
+	stored.WarnPassedOver(ctx, o.Logger, damaged, from.Name(info.Path))
 	switch {
 	case from.Local(): // executors may be in other processes
 		if info.Path, err = filepath.Abs(info.Path); err != nil {

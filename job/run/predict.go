@@ -28,7 +28,6 @@ import (
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
-	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/runners/local"
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
@@ -95,7 +94,7 @@ func Predict(ctx context.Context, cfg *spec.Config, o PredictOptions) (_ *result
 // chooseModel finds the model and its parameters.
 func (p *prediction) chooseModel(ctx context.Context) (of predictedOf, err error) {
 	if p.opts.Alone != "" {
-		if p.alone, err = openAlone(ctx, p.opts.Alone); err != nil {
+		if p.alone, err = openAlone(ctx, p.opts.Alone, p.log); err != nil {
 			return of, err
 		}
 		p.model, p.path = p.alone.model, p.alone.path
@@ -104,13 +103,17 @@ func (p *prediction) chooseModel(ctx context.Context) (of predictedOf, err error
 	if p.model, err = wiring.Model(p.cfg); err != nil {
 		return of, err
 	}
-	if p.path, p.which, err = stored.SnapshotToRead(p.cfg, p.opts.Snapshot); err != nil {
+	from, err := stored.ToRead(p.cfg, p.opts.Snapshot)
+	if err != nil {
 		return of, err
 	}
-	info, err := snapshot.ReadInfo(p.path)
+	// The place of the predictions is opened for this snapshot, before its parameters are: it must be whole.
+	info, damaged, err := from.Good(ctx)
 	if err != nil {
 		return of, fmt.Errorf("job: %w", err)
 	}
+	p.path, p.which = info.Path, stored.WhichIs(from.FS, info)
+	stored.WarnPassedOver(ctx, p.log, damaged, p.path)
 	moved, err := stored.Fits(p.cfg, info)
 	if err != nil {
 		return of, err

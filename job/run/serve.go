@@ -238,7 +238,7 @@ func (s *serving) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o, err := wiring.ClusterOptions(s.cfg, plan, m)
+	o, err := wiring.ClusterOptions(ctx, s.cfg, plan, m, s.log)
 	if err != nil {
 		return err
 	}

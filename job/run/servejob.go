@@ -43,8 +43,11 @@ type servedJob struct {
 	// unfollowed is as of when what is served was when the log said last that the shards are not followed; nil: never. unread is why the job file could not be read the last time.
 	unfollowed *time.Time
 	unread     string
-	better     uint64 // the snapshot that the log names last as better than the newest; 0: none
-	log        *slog.Logger
+	// damaged are the snapshots that turned out to be so when they were loaded, by the checksum of their manifests; unserved is what the log said last of such.
+	damaged  map[string]error
+	unserved string
+	better   uint64 // the snapshot that the log names last as better than the newest; 0: none
+	log      *slog.Logger
 }
 
 // jobModel is the model of a job as its file has it.
@@ -173,23 +176,57 @@ func (s *servedJob) put(ctx context.Context, r *replica.Replica, v *serve.Versio
 	}
 }
 
-// loadNewest loads the newest snapshot into a replica, unless it has it, and returns its number; 0: there is none yet. Errors, which it logs: those of the snapshot.
+// loadNewest loads the newest good snapshot into a replica, unless it has it, and returns its number; 0: there is none yet. It logs what is wrong with damaged
+// ones, once for each. Errors: those of the snapshots where none can be served.
 func (s *servedJob) loadNewest(ctx context.Context, r *replica.Replica, m *jobModel, has uint64) (id uint64, err error) {
 	entries, _ := stored.FindSnapshots(stored.SnapshotsIn(m.cfg)) // none is no fault of shards that run
-	at := slices.IndexFunc(entries, func(e snapshot.Entry) bool { return e.Err == nil })
-	if at < 0 || entries[at].Info.ID == has {
+	if len(entries) == 0 {
 		return has, nil
 	}
-	from, err := export.Open(ctx, entries[at].Path)
-	if err == nil {
-		err = r.Load(ctx, from)
+	from := stored.Local(entries)
+	// A lower number than that of what is served is newer where the job has started over: then the folder does not have that.
+	old := func(info *snapshot.Info) bool {
+		return info.ID == has || info.ID < has && slices.ContainsFunc(entries, func(e snapshot.Entry) bool { return e.ID == has })
+	}
+	info, damaged, err := from.Use(func(info *snapshot.Info) error {
+		if old(info) {
+			return nil
+		}
+		if why := s.damaged[info.Checksum]; why != nil {
+			return why
+		}
+		of, err := export.Open(ctx, info.Path)
+		if err == nil {
+			err = r.Load(ctx, of)
+		}
+		if errors.Is(err, snapshot.ErrCorrupt) {
+			if s.damaged == nil {
+				s.damaged = map[string]error{}
+			}
+			s.damaged[info.Checksum] = err
+		}
+		return err
+	})
+	used := "none"
+	if err != nil {
+		damaged = []error{err}
+	} else {
+		used = info.Path
+	}
+	if text := fmt.Sprint(damaged); len(damaged) > 0 && text != s.unserved { // it is tried every few seconds
+		s.log.WarnContext(ctx, "a snapshot cannot be served", "used", used, "err", errors.Join(damaged...))
+		s.unserved = text
+	} else if len(damaged) == 0 {
+		s.unserved = ""
 	}
 	if err != nil {
-		s.log.WarnContext(ctx, "a snapshot cannot be served", "path", entries[at].Path, "err", err)
 		return has, err
 	}
-	s.compareWithBest(ctx, m, entries[at].Info)
-	return from.From.Snapshot, nil
+	if old(info) {
+		return has, nil
+	}
+	s.compareWithBest(ctx, m, info)
+	return info.ID, nil
 }
 
 // compareWithBest logs that an earlier snapshot than the one that is served was better at the evaluation of its epoch, once for each such: it is an export of that which is to be served then.

@@ -220,7 +220,7 @@ func (t *trainer) openShards(ctx context.Context) (err error) {
 	if err := stored.FitsNewest(t.cfg, t.notice); err != nil {
 		return err
 	}
-	o, err := wiring.ClusterOptions(t.cfg, t.plan, t.model)
+	o, err := wiring.ClusterOptions(ctx, t.cfg, t.plan, t.model, t.log)
 	if err != nil {
 		return err
 	}

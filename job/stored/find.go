@@ -27,17 +27,24 @@ const (
 	Best   = "best"
 )
 
-// SnapshotToRead is the snapshot that was asked for (a path, a number, [Newest], [Best]), and says which it is.
-func SnapshotToRead(c *spec.Config, asked string) (path, which string, err error) {
+// ToRead are the snapshots that were asked for (a path, a number, [Newest], [Best]), the one to read first. Where that is damaged the next one is read: see
+// [Folder.Use]. A path of one snapshot and a number stand for that one alone.
+func ToRead(c *spec.Config, asked string) (*Folder, error) {
 	if asked == Best || asked == "" && c.Train.EarlyStop != nil {
-		best, err := BestIn(fsx.Local{}, SnapshotsIn(c))
+		entries, err := snapshot.List(SnapshotsIn(c))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		best := bestOf(entries)
 		switch {
-		case err != nil:
-			return "", "", err
-		case best != nil:
-			return best.Path, WhichIs(fsx.Local{}, best), nil
+		case len(best) > 0 && asked == Best:
+			return Local(best), nil
+		case len(best) > 0:
+			return Local(append(best, slices.DeleteFunc(entries, func(e snapshot.Entry) bool {
+				return slices.ContainsFunc(best, func(b snapshot.Entry) bool { return b.ID == e.ID })
+			})...)), nil
 		case asked == Best:
-			return "", "", fault.Config("job: there is no best snapshot in %s: one is marked after an epoch that was evaluated (eval.source), of several epochs or under train.early_stop", SnapshotsIn(c))
+			return nil, fault.Config("job: there is no best snapshot in %s: one is marked after an epoch that was evaluated (eval.source), of several epochs or under train.early_stop", SnapshotsIn(c))
 		}
 	}
 	if asked == "" || asked == Newest {
@@ -45,25 +52,32 @@ func SnapshotToRead(c *spec.Config, asked string) (path, which string, err error
 	} else if id, err := strconv.ParseUint(asked, 10, 64); err == nil {
 		asked = snapshot.Path(SnapshotsIn(c), id)
 	}
-	if path, err = FindSnapshot(asked); err != nil {
-		return "", "", err
-	}
-	info, err := snapshot.ReadInfo(path)
+	entries, err := FindSnapshots(asked)
 	if err != nil {
-		return "", "", err
+		return nil, err
 	}
-	return path, WhichIs(fsx.Local{}, info), nil
+	return Local(entries), nil
 }
 
-// BestIn is the newest snapshot of a folder that is marked as the best, of what is trained on now; nil: there is none.
+// BestIn is the newest good snapshot of a folder that is marked as the best, of what is trained on now; nil: there is none.
 func BestIn(f fsx.FS, dir string) (*snapshot.Info, error) {
 	entries, err := snapshot.ListIn(f, dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	for _, e := range bestOf(entries) {
+		if e.Err == nil {
+			return e.Info, nil
+		}
+	}
+	return nil, nil
+}
+
+// bestOf are the snapshots that are marked as the best, of what is trained on now, the newest first. Some may be damaged.
+func bestOf(entries []snapshot.Entry) (best []snapshot.Entry) {
 	now := ""
 	for _, e := range entries { // newest first
-		if e.Err != nil {
+		if e.Info == nil {
 			continue
 		}
 		source := trainedOn(e.Info)
@@ -71,10 +85,10 @@ func BestIn(f fsx.FS, dir string) (*snapshot.Info, error) {
 			now = source
 		}
 		if e.Info.Label == BestLabel && source == now {
-			return e.Info, nil
+			best = append(best, e)
 		}
 	}
-	return nil, nil
+	return best
 }
 
 // trainedOn is the source that a snapshot's trainer was at.
@@ -102,14 +116,14 @@ func WhichIs(f fsx.FS, info *snapshot.Info) string {
 	return strings.Join(is, "; ")
 }
 
-// FindSnapshot finds the snapshot that a path means: a snapshot's folder, or the newest good one in a folder of snapshots
-// or in a job's dir.
+// FindSnapshot finds the snapshot that a path means: a snapshot's folder, or the newest in a folder of snapshots or in a job's dir that is good by its
+// manifest and the sizes of its files. What is read of it goes by [Folder.Use] or [Folder.Good].
 func FindSnapshot(path string) (string, error) {
 	entries, err := FindSnapshots(path)
 	if err != nil {
 		return "", err
 	}
-	info, err := (&Folder{Entries: entries}).Newest()
+	info, err := Local(entries).Newest()
 	if err != nil {
 		return "", err
 	}
@@ -122,9 +136,9 @@ func FindSnapshots(path string) ([]snapshot.Entry, error) {
 	if path == "" { // of a variable that is not set, say: not what happens to lie where the program was started
 		return nil, fault.Config("job: no snapshot is named: give a snapshot's folder, a folder of snapshots or a job's dir")
 	}
-	info, err := snapshot.ReadInfo(path)
-	if _, gone := os.Stat(path); err == nil || gone == nil && snapshot.Named(path) {
-		return []snapshot.Entry{{Path: path, Info: info, Err: err}}, nil
+	one := snapshot.ReadEntry(nil, path)
+	if _, gone := os.Stat(path); one.Info != nil || gone == nil && snapshot.Named(path) {
+		return []snapshot.Entry{one}, nil
 	}
 	for _, dir := range []string{filepath.Join(path, "snapshots"), path} {
 		entries, err := snapshot.List(dir)

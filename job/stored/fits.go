@@ -1,6 +1,7 @@
 package stored
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,24 +68,32 @@ func fits(c *spec.Config, info *snapshot.Info, narrower bool, named, otherwise s
 	return moved, nil
 }
 
-// Beginning is the snapshot of another run that a run begins with; empty where the job names none, or has a snapshot of its
-// own. Errors: [pipeline.ErrConfig] where it has other features.
-func Beginning(c *spec.Config) (path string, err error) {
+// Beginning is the snapshot of another run that a run begins with, and what is wrong with newer ones; empty where the job names none, or has a snapshot of its
+// own. read: all of it is read, so that training does not begin with a damaged one; otherwise its manifest and the sizes of its files count. Errors:
+// [pipeline.ErrConfig] where it has other features.
+func Beginning(ctx context.Context, c *spec.Config, read bool) (path string, damaged []error, err error) {
 	if c.Restore.From == "" {
-		return "", nil
+		return "", nil, nil
 	}
 	if own, err := snapshot.List(SnapshotsIn(c)); err != nil || len(own) > 0 {
-		return "", err
+		return "", nil, err
 	}
-	if path, err = FindSnapshot(c.Restore.From); err != nil {
-		return "", fmt.Errorf("restore.from: %w", err)
-	}
-	info, err := snapshot.ReadInfo(path)
+	entries, err := FindSnapshots(c.Restore.From)
 	if err != nil {
-		return "", fmt.Errorf("job: restore.from: %w", err)
+		return "", nil, fmt.Errorf("restore.from: %w", err)
+	}
+	f := Local(entries)
+	var info *snapshot.Info
+	if read {
+		info, damaged, err = f.Good(ctx)
+	} else {
+		info, damaged, err = f.Use(nil)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("job: restore.from: %w", err)
 	}
 	_, err = fits(c, info, true, ", which restore.from names,", "name another snapshot in restore.from, or leave it out, to train from the start")
-	return path, err
+	return info.Path, damaged, err
 }
 
 // Policies say what becomes of parameters that do not fit.
@@ -105,7 +114,7 @@ func FitsNewest(c *spec.Config, notice func(string, ...any)) error {
 	if err != nil {
 		return fault.Unavailable(fmt.Errorf("job: %w", err))
 	}
-	i := slices.IndexFunc(entries, func(e snapshot.Entry) bool { return e.Err == nil })
+	i := slices.IndexFunc(entries, func(e snapshot.Entry) bool { return e.Err == nil }) // a damaged one is passed over where it is read
 	if i < 0 {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path"
 	"path/filepath"
@@ -39,16 +40,62 @@ func (f *Folder) Local() bool {
 	return here
 }
 
-// Newest is the newest of the snapshots that is not damaged, as far as manifests say. Errors: those of all of them.
-func (f *Folder) Newest() (*snapshot.Info, error) {
-	var damaged []error
+// Use calls use with the snapshots, the newest first, until one is not damaged. It returns that one, and what is wrong with those it passed over. use nil: a
+// snapshot is taken by its manifest and the sizes of its files. Errors: those of all snapshots where none is good; what use returns but [snapshot.ErrCorrupt].
+func (f *Folder) Use(use func(info *snapshot.Info) error) (_ *snapshot.Info, damaged []error, err error) {
 	for _, e := range f.Entries {
-		if e.Err == nil {
-			return e.Info, nil
+		err := e.Err
+		if use != nil && (err == nil || e.Info != nil && len(f.Entries) == 1) { // there is no other, and perhaps not all of it is needed
+			err = use(e.Info)
 		}
-		damaged = append(damaged, e.Err)
+		if err == nil {
+			return e.Info, damaged, nil
+		}
+		damaged = append(damaged, err)
+		if !errors.Is(err, snapshot.ErrCorrupt) {
+			return nil, nil, errors.Join(damaged...)
+		}
 	}
-	return nil, errors.Join(damaged...)
+	if len(damaged) > 1 {
+		return nil, nil, fmt.Errorf("job: no snapshot in %s is whole: %w", f.called, errors.Join(damaged...))
+	}
+	return nil, nil, errors.Join(damaged...)
+}
+
+// Newest is the newest snapshot that is not damaged, as far as manifests and the sizes of files say. Errors: those of all of them.
+func (f *Folder) Newest() (*snapshot.Info, error) {
+	info, _, err := f.Use(nil)
+	return info, err
+}
+
+// Good is the newest snapshot that is whole, for callers that cannot go back to the one before later: all bytes of it were read. It returns what is wrong with
+// those that were passed over too. Where there is one snapshot alone it is left to the caller to find it damaged.
+func (f *Folder) Good(ctx context.Context) (_ *snapshot.Info, damaged []error, err error) {
+	if len(f.Entries) == 1 && f.Entries[0].Info != nil {
+		return f.Entries[0].Info, nil, nil
+	}
+	return f.Use(f.whole(ctx))
+}
+
+// whole reads all of a snapshot, for Use.
+func (f *Folder) whole(ctx context.Context) func(info *snapshot.Info) error {
+	var v snapshot.Verifier
+	return func(info *snapshot.Info) error { return v.Verify(ctx, f.FS, info) }
+}
+
+// WarnPassedOver logs, in one line, which damaged snapshots were passed over for which.
+func WarnPassedOver(ctx context.Context, log *slog.Logger, damaged []error, used string) {
+	if len(damaged) > 0 && log != nil {
+		log.WarnContext(ctx, "damaged snapshot passed over; the one before is used", "used", used, "err", errors.Join(damaged...))
+	}
+}
+
+// Texts are the texts of errors.
+func Texts(errs []error) (out []string) {
+	for _, err := range errs {
+		out = append(out, err.Error())
+	}
+	return out
 }
 
 // OpenFolder finds the snapshots that a text stands for: a job's dir, a folder of snapshots, one snapshot, or the URL of one of the last two. Errors:
@@ -61,10 +108,15 @@ func OpenFolder(ctx context.Context, text string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
+	return Local(entries), nil
+}
+
+// Local is the folder of snapshots of this machine, of which there is one at least.
+func Local(entries []snapshot.Entry) *Folder {
 	dir := filepath.Dir(entries[0].Path)
 	return &Folder{
 		FS: fsx.Local{}, dir: dir, called: dir, Entries: entries, name: func(path string) string { return path }, close: func() error { return nil },
-	}, nil
+	}
 }
 
 func openURL(ctx context.Context, text string) (_ *Folder, err error) {

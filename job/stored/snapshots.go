@@ -23,7 +23,7 @@ func Retention(c *spec.Config) snapshot.Retention {
 	return r
 }
 
-// List describes the snapshots of a job's dir, of a folder of snapshots or of the URL of one, the newest first. It reads manifests alone. Errors: [pipeline.ErrConfig] where
+// List describes the snapshots of a job's dir, of a folder of snapshots or of the URL of one, the newest first. It reads manifests, and looks at names and sizes of files. Errors: [pipeline.ErrConfig] where
 // there are none.
 func List(ctx context.Context, path string, r snapshot.Retention) (_ *result.SnapshotList, err error) {
 	f, err := OpenFolder(ctx, path)
@@ -31,26 +31,28 @@ func List(ctx context.Context, path string, r snapshot.Retention) (_ *result.Sna
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return f.list(r), nil
+	return &result.SnapshotList{Dir: f.called, Snapshots: f.described(r.Kept(f.Entries, time.Now()))}, nil
 }
 
-func (f *Folder) list(r snapshot.Retention) *result.SnapshotList {
-	out := &result.SnapshotList{Dir: f.called}
-	for i, why := range r.Kept(f.Entries, time.Now()) {
+// described describes the snapshots with why each stays.
+func (f *Folder) described(why []string) (out []result.SnapshotEntry) {
+	for i, why := range why {
 		one := describe(f.Entries[i])
 		one.Path, one.Kept = f.Name(one.Path), why
-		out.Snapshots = append(out.Snapshots, one)
+		out = append(out, one)
 	}
 	return out
 }
 
 func describe(e snapshot.Entry) result.SnapshotEntry {
-	out := result.SnapshotEntry{Path: e.Path, ID: int64(e.ID), Kind: "damaged"}
-	if e.Err != nil {
-		out.Error = e.Err.Error()
-		return out
+	out := result.SnapshotEntry{Path: e.Path, ID: int64(e.ID)}
+	if e.Info != nil {
+		out = Describe(e.Info)
 	}
-	return Describe(e.Info)
+	if e.Err != nil {
+		out.Kind, out.Error = "damaged", e.Err.Error()
+	}
+	return out
 }
 
 // Describe describes a snapshot by its manifest.
@@ -72,27 +74,38 @@ func Describe(info *snapshot.Info) result.SnapshotEntry {
 	return out
 }
 
-// Verify reads all of a snapshot, or of those of a job's dir or a folder, and says what is wrong with each. Errors: [pipeline.ErrConfig] where there are none, the
-// context's.
-func Verify(ctx context.Context, path string) (_ []result.SnapshotCheck, err error) {
+// Verify reads all of a snapshot, or of those of a job's dir or a folder, and says what is wrong with each. What a running job removes meanwhile is left out. Errors:
+// [pipeline.ErrConfig] where there are none, the context's.
+func Verify(ctx context.Context, path string) (out []result.SnapshotCheck, err error) {
+	for attempt := 1; ; attempt++ {
+		out, err := verify(ctx, path)
+		if len(out) > 0 || err != nil || attempt == mostVerified {
+			return out, err
+		}
+	}
+}
+
+// mostVerified is how often a folder is listed whose snapshots were all removed while they were read.
+const mostVerified = 10
+
+func verify(ctx context.Context, path string) (out []result.SnapshotCheck, err error) {
 	f, err := OpenFolder(ctx, path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	var out []result.SnapshotCheck
 	for _, e := range f.Entries {
 		one := result.SnapshotCheck{Path: f.Name(e.Path)}
 		faults, err := snapshot.Verify(ctx, f.FS, e.Path)
-		if errors.Is(err, fs.ErrNotExist) && len(f.Entries) > 1 {
-			continue // removed meanwhile
+		if e.Info != nil && (err != nil || len(faults) > 0) {
+			if _, gone := snapshot.ReadInfoIn(f.FS, e.Path); errors.Is(gone, fs.ErrNotExist) {
+				continue // removed meanwhile
+			}
 		}
 		if err != nil {
 			return nil, err
 		}
-		for _, fault := range faults {
-			one.Faults = append(one.Faults, fault.Error())
-		}
+		one.Faults = Texts(faults)
 		if e.Info != nil {
 			if chain, err := snapshot.Chain(f.FS, e.Info); err == nil {
 				for _, info := range chain {
@@ -106,20 +119,22 @@ func Verify(ctx context.Context, path string) (_ []result.SnapshotCheck, err err
 	return out, nil
 }
 
-// openNewest opens the newest good snapshot that a text stands for, with what its user knows it by; closing ends it.
-func openNewest(ctx context.Context, text string) (s *snapshot.Snapshot, name string, closing func() error, err error) {
+// OpenNewest opens the newest good snapshot that a text stands for, and says which damaged ones it passed over. The caller closes the snapshot, and then calls
+// closing.
+func OpenNewest(ctx context.Context, text string, o snapshot.OpenOptions) (s *snapshot.Snapshot, name string, damaged []string, closing func() error, err error) {
 	f, err := OpenFolder(ctx, text)
 	if err != nil {
-		return nil, "", nil, err
+		return nil, "", nil, nil, err
 	}
-	info, err := f.Newest()
-	if err == nil {
-		s, err = snapshot.OpenWith(ctx, info.Path, snapshot.OpenOptions{FS: f.FS})
-	}
+	o.FS = f.FS
+	info, faults, err := f.Use(func(info *snapshot.Info) (err error) {
+		s, err = snapshot.OpenWith(ctx, info.Path, o)
+		return err
+	})
 	if err != nil {
-		return nil, "", nil, errors.Join(err, f.Close())
+		return nil, "", nil, nil, errors.Join(err, f.Close())
 	}
-	return s, f.Name(info.Path), func() error { return errors.Join(s.Close(), f.Close()) }, nil
+	return s, f.Name(info.Path), Texts(faults), f.Close, nil
 }
 
 // Diff compares two snapshots, each of this machine or at a URL; of a job's dir or a folder the newest good one. Errors: [snapshot.ErrCorrupt], [pipeline.ErrConfig],
@@ -132,12 +147,14 @@ func Diff(ctx context.Context, a, b string) (_ *result.SnapshotDiff, err error) 
 		name *string
 		to   **snapshot.Snapshot
 	}{{a, &out.A, &left}, {b, &out.B, &right}} {
-		s, name, closing, err := openNewest(ctx, side.text)
+		s, name, damaged, closing, err := OpenNewest(ctx, side.text, snapshot.OpenOptions{})
 		if err != nil {
 			return nil, err
 		}
 		defer closing() //nolint:errcheck // it was only read
+		defer s.Close() //nolint:errcheck // it was only read
 		*side.name, *side.to = name, s
+		out.Damaged = append(out.Damaged, damaged...)
 	}
 	d, err := snapshot.Compare(ctx, left, right)
 	if err != nil {
@@ -166,7 +183,8 @@ func Diff(ctx context.Context, a, b string) (_ *result.SnapshotDiff, err error) 
 	return out, nil
 }
 
-// Prune removes the snapshots of a job's dir or of a folder that need not stay, if asked to, or says which would go. No job may be running
+// Prune removes the snapshots of a job's dir or of a folder that need not stay, if asked to, or says which would go. It reads all of the newest ones that others go for: a
+// damaged one does not count. No job may be running
 // there, since it trims its snapshots itself. Errors: [pipeline.ErrConfig] where there are none, [pipeline.ErrUnavailable].
 func Prune(ctx context.Context, path string, r snapshot.Retention, remove bool) (_ *result.SnapshotsPruned, err error) {
 	if snapshot.Named(path) {
@@ -185,7 +203,15 @@ func Prune(ctx context.Context, path string, r snapshot.Retention, remove bool) 
 		defer func() { err = errors.Join(err, unlock()) }()
 	}
 	out := &result.SnapshotsPruned{Dir: f.called, Gone: []string{}, Removed: remove}
-	for _, e := range f.list(r).Snapshots {
+	// What stays is read before anything goes. Both ways, so that the list without --yes is what --yes does.
+	now := time.Now()
+	check := f.whole(ctx)
+	of := snapshot.Check(func(_ context.Context, info *snapshot.Info) error { return check(info) })
+	why, err := r.Plan(ctx, f.Entries, now, of)
+	if err != nil {
+		return nil, fmt.Errorf("job: nothing is removed: %w: %w", err, pipeline.ErrUnavailable)
+	}
+	for _, e := range f.described(why) {
 		if e.Kept != "" {
 			out.Kept = append(out.Kept, e)
 		} else if !remove {
@@ -193,7 +219,7 @@ func Prune(ctx context.Context, path string, r snapshot.Retention, remove bool) 
 		}
 	}
 	if remove {
-		gone, err := snapshot.Prune(f.FS, f.dir, r, time.Now())
+		gone, err := snapshot.Prune(ctx, f.FS, f.dir, r, snapshot.PruneOptions{Now: now, Check: of})
 		for _, path := range gone {
 			out.Gone = append(out.Gone, f.Name(path))
 		}

@@ -61,8 +61,9 @@ func Precision(p *spec.PS) param.Precision {
 // maxStaged is how many batches of a split may be staged at once.
 func maxStaged(c *spec.Config) int { return max(c.Train.Prefetch.Push, 1) }
 
-// ClusterOptions are those of a process with shards. The job's dir must be there. Errors: [pipeline.ErrUnavailable].
-func ClusterOptions(c *spec.Config, plan *pipeline.Plan, m model.Model) (coordinator.Options, error) {
+// ClusterOptions are those of a process with shards. The job's dir must be there. log, which may be nil, gets what is passed over of restore.from, all of which is
+// read. Errors: [pipeline.ErrUnavailable].
+func ClusterOptions(ctx context.Context, c *spec.Config, plan *pipeline.Plan, m model.Model, log *slog.Logger) (coordinator.Options, error) {
 	o := coordinator.Options{
 		Layout: m.Layout(), NumShards: c.PS.Shards, Dir: stored.SnapshotsIn(c), Keep: c.Snapshot.Keep, KeepFor: time.Duration(c.Snapshot.KeepFor),
 		Incremental: c.Snapshot.Incremental, Every: time.Duration(c.Snapshot.Every), Tolerate: c.Snapshot.Tolerate,
@@ -80,10 +81,12 @@ func ClusterOptions(c *spec.Config, plan *pipeline.Plan, m model.Model) (coordin
 	for _, id := range c.Snapshot.Exempt {
 		o.Exempt = append(o.Exempt, uint64(id))
 	}
+	var damaged []error
 	var err error
-	if o.From, err = stored.Beginning(c); err != nil {
+	if o.From, damaged, err = stored.Beginning(ctx, c, true); err != nil {
 		return coordinator.Options{}, err
 	}
+	stored.WarnPassedOver(ctx, log, damaged, o.From)
 	if o.Log != nil {
 		if o.Log.Owner, err = stored.ID(c); err != nil {
 			return coordinator.Options{}, err

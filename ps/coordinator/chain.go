@@ -35,7 +35,8 @@ func (c *Cluster) base(ctx context.Context, o ps.SnapshotOptions, states []*ps.C
 	if id == 0 || 2*changed >= all {
 		return nil
 	}
-	info, err := snapshot.ReadInfoIn(c.opts.FS, snapshot.Path(c.opts.Dir, id))
+	entry := snapshot.ReadEntry(c.opts.FS, snapshot.Path(c.opts.Dir, id))
+	info, err := entry.Info, entry.Err
 	if err == nil && info.Shards == len(states) && info.Shape().Hash() == c.opts.Layout.Shape().Hash() {
 		var chain []*snapshot.Info
 		if chain, err = snapshot.Chain(c.opts.FS, info); err == nil && (scaling || len(chain) <= mostBehind*c.opts.Incremental) {
@@ -48,7 +49,7 @@ func (c *Cluster) base(ctx context.Context, o ps.SnapshotOptions, states []*ps.C
 	return nil
 }
 
-// prune removes snapshots that need not stay. The caller has the turn.
+// prune removes snapshots that need not stay. What others go for is verified first, unless this process has written or read it. The caller has the turn.
 func (c *Cluster) prune(ctx context.Context) {
 	r := snapshot.Retention{Keep: c.opts.Keep, For: c.opts.KeepFor, Exempt: c.opts.Exempt}
 	c.mu.Lock()
@@ -60,8 +61,11 @@ func (c *Cluster) prune(ctx context.Context) {
 	if c.opts.Uploads != nil {
 		r.Exempt = append(slices.Clone(r.Exempt), c.opts.Uploads.Holds()...)
 	}
-	gone, err := snapshot.Prune(c.opts.FS, c.opts.Dir, r, time.Now())
-	if err != nil {
+	gone, err := snapshot.Prune(ctx, c.opts.FS, c.opts.Dir, r, snapshot.PruneOptions{
+		Now:   time.Now(),
+		Check: func(ctx context.Context, info *snapshot.Info) error { return c.verified.Verify(ctx, c.opts.FS, info) },
+	})
+	if err != nil && ctx.Err() == nil { // else the shards need a state now, and the next snapshot prunes
 		c.opts.Logger.WarnContext(ctx, "old snapshots not removed", "err", err)
 	}
 	if len(gone) > 0 {
@@ -96,6 +100,9 @@ func (c *Cluster) compact(info *ps.SnapshotInfo) {
 		whole, err := snapshot.Compact(c.run, c.opts.FS, info.Path, c.opts.Layout, c.first.Pause(c.run))
 		c.mu.Lock()
 		c.mu.compacting = 0
+		if err == nil {
+			c.verified.Note(whole, nil)
+		}
 		if err == nil && c.mu.last != nil && c.mu.last.ID == whole.ID {
 			whole.Took, whole.Stall = c.mu.last.Took, c.mu.last.Stall
 			c.mu.last = whole

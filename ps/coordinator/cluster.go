@@ -229,6 +229,8 @@ type Cluster struct {
 	before uint64
 	// turn is held by the one that takes a snapshot or gives the shards a state.
 	turn chan struct{}
+	// verified knows which snapshots are whole; see prune.
+	verified snapshot.Verifier
 	// compactions is the one that is under way; see compact.
 	compactions sync.WaitGroup
 
@@ -272,6 +274,9 @@ func Open(ctx context.Context, o Options) (*Cluster, error) {
 	}
 	o = o.withDefaults()
 	c := &Cluster{opts: o, done: make(chan struct{}), turn: make(chan struct{}, 1)}
+	c.verified.Found = func(info *snapshot.Info, err error) {
+		o.Logger.Warn("damaged snapshot found; the one before it stays instead", "path", snapshot.Absolute(info.Path), "err", err)
+	}
 	c.mu.removed = map[int]ps.Peer{}
 	c.groups = newGroups(o.Lease, o.Grace)
 	// Clients that outlive a coordinator remember the last cut they have passed: the next one must not use its number again.

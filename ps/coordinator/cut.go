@@ -114,6 +114,7 @@ func (c *Cluster) takeNow(ctx context.Context, o ps.SnapshotOptions, patience ti
 	c.opts.Logger.InfoContext(ctx, "snapshot taken", "path", info.Path, "rows", info.Rows(), "bytes", info.Bytes(),
 		"duration", took, "longest_stall", stall)
 	c.groups.taken(info.ID)
+	c.verified.Note(info, nil)
 	c.mu.Lock()
 	c.mu.last = info
 	c.mu.failed = failures{}

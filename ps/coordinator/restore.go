@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/monolith-go/monolith/model/param"
@@ -335,7 +336,7 @@ func (c *Cluster) loadNewest(ctx context.Context, above uint64, keep func(i int)
 		return 0, nil, err
 	}
 	var skipped []error
-	for _, e := range entries {
+	for i, e := range entries {
 		info, err := e.Info, e.Err
 		if err == nil {
 			info, err = c.fitting(ctx, info)
@@ -350,8 +351,13 @@ func (c *Cluster) loadNewest(ctx context.Context, above uint64, keep func(i int)
 			return generation, info, err
 		}
 		generation++
+		if e.Info != nil {
+			c.verified.Note(e.Info, err)
+		}
 		skipped = append(skipped, fmt.Errorf("ps: %w", err))
-		c.opts.Logger.WarnContext(ctx, "damaged snapshot passed over", "path", e.Path, "err", err)
+		if i+1 < len(entries) { // else it is the error
+			c.opts.Logger.WarnContext(ctx, "damaged snapshot passed over", "path", e.Path, "err", err)
+		}
 	}
 	switch {
 	case c.opts.Restore != "":
@@ -376,13 +382,12 @@ func (c *Cluster) candidates() ([]snapshot.Entry, error) {
 	}
 	if c.opts.Restore == "" {
 		if len(entries) == 0 && c.opts.From != "" {
-			info, err := snapshot.ReadInfoIn(c.opts.FS, c.opts.From)
-			return []snapshot.Entry{{Path: c.opts.From, Info: info, Err: err}}, nil
+			return []snapshot.Entry{snapshot.ReadEntry(c.opts.FS, c.opts.From)}, nil
 		}
 		return entries, nil
 	}
 	entries = slices.DeleteFunc(entries, func(e snapshot.Entry) bool { return e.ID <= c.before })
-	info, err := snapshot.ReadInfoIn(c.opts.FS, c.opts.Restore)
+	info, err := snapshot.ReadInfoIn(c.opts.FS, c.opts.Restore) // the shards verify what they need of it
 	asked := snapshot.Entry{Path: c.opts.Restore, Info: info, Err: err}
 	if info != nil {
 		asked.ID = info.ID
@@ -396,11 +401,18 @@ func (c *Cluster) load(ctx context.Context, generation uint64, info *ps.Snapshot
 	if info != nil {
 		o.Path, o.ID = info.Path, info.ID
 	}
-	return c.eachOf(ctx, peers, func(ctx context.Context, i int, p ps.Peer) error {
+	var kept atomic.Bool
+	err := c.eachOf(ctx, peers, func(ctx context.Context, i int, p ps.Peer) error {
 		o := o
-		o.Keep = keep(i)
+		if o.Keep = keep(i); o.Keep {
+			kept.Store(true)
+		}
 		return p.Load(ctx, o)
 	})
+	if err == nil && info != nil && !kept.Load() { // the shards together have read all of it
+		c.verified.Note(info, nil)
+	}
+	return err
 }
 
 // fitting returns the snapshot itself when its parameters fit the layout, and otherwise, where [Options].Fit lets them be

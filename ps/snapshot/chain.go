@@ -17,10 +17,15 @@ import (
 // whole. Errors: [ErrCorrupt] when a base is missing, damaged or another than the one that was added to.
 func Chain(f fsx.FS, info *Info) ([]*Info, error) {
 	f = disk(f)
+	return chainOf(info, func(path string) (*Info, error) { return ReadInfoIn(f, path) })
+}
+
+// chainOf is [Chain] with the manifests that read returns.
+func chainOf(info *Info, read func(path string) (*Info, error)) ([]*Info, error) {
 	chain := []*Info{info}
 	for at := info; at.Base != nil; {
 		path := Path(filepath.Dir(at.Path), at.Base.ID)
-		base, err := ReadInfoIn(f, path)
+		base, err := read(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			err = fmt.Errorf("its base is missing: %w: %w", ErrCorrupt, err)

@@ -2,6 +2,7 @@ package snapshot_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -218,7 +219,7 @@ func TestChains(t *testing.T) {
 			}
 			// What is kept has its bases.
 			for keep := 5; keep > 0; keep-- {
-				if _, err := snapshot.Prune(h.fs, h.dir, snapshot.Retention{Keep: keep}, time.Now()); err != nil {
+				if _, err := snapshot.Prune(t.Context(), h.fs, h.dir, snapshot.Retention{Keep: keep}, snapshot.PruneOptions{Now: time.Now()}); err != nil {
 					t.Fatal(err)
 				}
 				if ids := h.check(); len(ids) < keep || ids[0] != h.last.ID {
@@ -228,7 +229,7 @@ func TestChains(t *testing.T) {
 			if _, err := snapshot.Compact(t.Context(), h.fs, h.last.Path, layout(), nil); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := snapshot.Prune(h.fs, h.dir, snapshot.Retention{Keep: 1}, time.Now()); err != nil {
+			if _, err := snapshot.Prune(t.Context(), h.fs, h.dir, snapshot.Retention{Keep: 1}, snapshot.PruneOptions{Now: time.Now()}); err != nil {
 				t.Fatal(err)
 			}
 			if ids := h.check(); len(ids) != 1 {
@@ -305,7 +306,7 @@ func TestChainInObjects(t *testing.T) {
 			_, err = snapshot.Compact(t.Context(), store, h.last.Path, layout(), nil)
 		}
 		if err == nil {
-			_, err = snapshot.Prune(store, h.dir, snapshot.Retention{Keep: 1}, time.Now())
+			_, err = snapshot.Prune(t.Context(), store, h.dir, snapshot.Retention{Keep: 1}, snapshot.PruneOptions{Now: time.Now()})
 		}
 		if err == nil && store.changes < store.dieAt {
 			if at < 40 {
@@ -428,7 +429,7 @@ func TestOpenWhileCompacted(t *testing.T) {
 	if _, err := snapshot.Compact(t.Context(), h.fs, info.Path, layout(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := snapshot.Prune(h.fs, h.dir, snapshot.Retention{Keep: 1}, time.Now()); err != nil {
+	if _, err := snapshot.Prune(t.Context(), h.fs, h.dir, snapshot.Retention{Keep: 1}, snapshot.PruneOptions{Now: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	r, err := snapshot.OpenRows(t.Context(), info, 0, 0, snapshot.RowsOptions{})
@@ -679,5 +680,52 @@ func TestCompare(t *testing.T) {
 	}
 	if same, err := snapshot.Compare(t.Context(), open(b), open(b)); err != nil || len(same.Positions) != 0 || same.Tables[0].Same != b.Rows() || same.Tables[0].Changed != 0 {
 		t.Errorf("with itself: %+v, %v", same, err)
+	}
+}
+
+// TestPlanVerifies: a snapshot that turns out damaged does not count, whichever it is, and nothing is read where nothing goes.
+func TestPlanVerifies(t *testing.T) {
+	t.Parallel()
+	entries := func() (out []snapshot.Entry) {
+		for id := uint64(5); id > 0; id-- {
+			out = append(out, snapshot.Entry{ID: id, Info: &snapshot.Info{ID: id}})
+		}
+		return out
+	}
+	for _, c := range []struct {
+		keep     int
+		damaged  []uint64
+		gone     []uint64
+		verified int
+	}{
+		{keep: 2, gone: []uint64{3, 2, 1}, verified: 2},
+		{keep: 5, damaged: []uint64{5}},
+		{keep: 2, damaged: []uint64{5}, gone: []uint64{2, 1}, verified: 3},
+		{keep: 2, damaged: []uint64{5, 4, 3}, verified: 3},
+		{keep: 1, damaged: []uint64{5, 3}, gone: []uint64{3, 2, 1}, verified: 2}, // 3 goes as another would
+		{keep: 1, damaged: []uint64{5, 4, 3, 2, 1}, verified: 4},
+	} {
+		verified := 0
+		of := entries()
+		why, err := snapshot.Retention{Keep: c.keep}.Plan(t.Context(), of, time.Now(), func(_ context.Context, info *snapshot.Info) error {
+			verified++
+			if slices.Contains(c.damaged, info.ID) {
+				return snapshot.ErrCorrupt
+			}
+			return nil
+		})
+		var gone []uint64
+		for i, e := range of {
+			if why[i] == "" {
+				gone = append(gone, e.ID)
+			}
+		}
+		if err != nil || !slices.Equal(gone, c.gone) || verified != c.verified {
+			t.Errorf("keep %d, damaged %d: %d go after %d were verified, %v; want %d after %d", c.keep, c.damaged, gone, verified, err, c.gone, c.verified)
+		}
+	}
+	unknown := errors.New("does not answer")
+	if _, err := (snapshot.Retention{Keep: 1}).Plan(t.Context(), entries(), time.Now(), func(context.Context, *snapshot.Info) error { return unknown }); !errors.Is(err, unknown) {
+		t.Errorf("what cannot be verified: %v", err)
 	}
 }

@@ -35,9 +35,9 @@ const copyPiece = 1 << 20
 // to be there before, so that a reader finds them. Each file is compared with its checksum on the way.
 //
 // A copy that was cut short is continued: what it says of itself first is the time of the cut, and of the same one the files that are
-// there are whole. One that the folder has is left as it is, unless the copied one was compacted since: then it becomes a whole one
-// there too, as [Compact] does it. Nobody else may write to the folder. Errors: [ErrCorrupt] for what is copied, [ErrTaken], those of both
-// file systems, the context's.
+// there are whole. A snapshot that the folder has is left as it is, with two exceptions. Files that are missing or cut short are copied again.
+// Where the copied one was compacted since, it becomes a whole one there too, as [Compact] does it. Nothing else may write to the folder.
+// Errors: [ErrCorrupt] for what is copied, [ErrTaken], those of both file systems, the context's.
 func Copy(ctx context.Context, info *Info, o CopyOptions) error {
 	from, to := disk(o.From), disk(o.To)
 	path := Path(o.Dir, info.ID)
@@ -46,7 +46,13 @@ func Copy(ctx context.Context, info *Info, o CopyOptions) error {
 	case err == nil && !there.Created.Equal(info.Created):
 		return fmt.Errorf("snapshot: %s was taken at %v, that which is copied at %v: %w", path, there.Created, info.Created, ErrTaken)
 	case err == nil && (there.Checksum == info.Checksum || there.Base == nil):
-		return nil
+		switch err := (&looker{fs: to}).present([]*Info{there}); {
+		case err == nil:
+			return nil
+		case !errors.Is(err, ErrCorrupt):
+			return err
+		}
+		// A file is missing or cut short: what is there is made whole.
 	case err == nil: // compacted; its files have names of their own
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrCorrupt):
 		return err

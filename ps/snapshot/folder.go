@@ -46,9 +46,11 @@ func Named(path string) bool {
 type Entry struct {
 	ID   uint64
 	Path string
-	// Info is the manifest, or nil when Err says why it cannot be read. Data files are not looked at: see [Open].
+	// Err says why the snapshot cannot be used; nil: it is good, as far as its manifest and the names and sizes of its files say, and those of its bases.
+	// See [ReadEntry]; whether the bytes are right, a [Verifier] says.
+	Err error
+	// Info is the manifest; nil when that cannot be read.
 	Info *Info
-	Err  error
 }
 
 // List returns the snapshots of a folder, newest first. A folder that does not exist has none, and what has no manifest is
@@ -62,16 +64,15 @@ func ListIn(f fsx.FS, dir string) ([]Entry, error) {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
 	var out []Entry
+	l := &looker{fs: f}
 	for _, name := range found {
 		id, ok := parseName(name)
 		if !ok {
 			continue
 		}
-		e := Entry{ID: id, Path: filepath.Join(dir, name)}
-		if e.Info, e.Err = ReadInfoIn(f, e.Path); errors.Is(e.Err, fs.ErrNotExist) {
-			continue
+		if e := l.entry(id, filepath.Join(dir, name)); e.Info != nil || !errors.Is(e.Err, fs.ErrNotExist) {
+			out = append(out, e)
 		}
-		out = append(out, e)
 	}
 	slices.SortFunc(out, func(a, b Entry) int {
 		if a.ID > b.ID {

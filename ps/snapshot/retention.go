@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -20,23 +21,29 @@ type Retention struct {
 	Exempt []uint64
 }
 
-// Kept returns, for each of the entries of [List], why it stays; "" when it does not. now is the time that ages end at. What cannot be read does not
-// count and stays, for its owner to look at.
+// Kept returns, for each of the entries of [List], why it stays; "" when it does not. now is the time that ages end at. A damaged snapshot does not count and
+// stays, for its owner to look at, with its bases.
 func (r Retention) Kept(entries []Entry, now time.Time) []string {
-	why := make([]string, len(entries))
+	why, _ := r.kept(entries, now)
+	return why
+}
+
+// kept is [Retention.Kept]; counted are the entries that others may go for.
+func (r Retention) kept(entries []Entry, now time.Time) (why []string, counted []bool) {
+	why, counted = make([]string, len(entries)), make([]bool, len(entries))
 	labels, keep := map[string]bool{"": true}, r.Keep
 	baseOf := map[uint64]uint64{}
 	for i, e := range entries { // newest first
 		switch {
 		case e.Err != nil:
 			why[i] = "damaged"
-			continue
 		case e.Info.Pinned:
 			why[i] = "pinned"
 		default:
 			first := !labels[e.Info.Label]
 			labels[e.Info.Label] = true
 			keep--
+			counted[i] = keep >= 0 || first
 			switch {
 			case keep >= 0:
 				why[i] = fmt.Sprintf("one of the newest %d", r.Keep)
@@ -51,19 +58,58 @@ func (r Retention) Kept(entries []Entry, now time.Time) []string {
 		if by, ok := baseOf[e.ID]; ok && why[i] == "" {
 			why[i] = "base of " + dirName(by)
 		}
-		if why[i] != "" && e.Info.Base != nil {
+		if why[i] != "" && e.Info != nil && e.Info.Base != nil {
 			if _, ok := baseOf[e.Info.Base.ID]; !ok {
 				baseOf[e.Info.Base.ID] = e.ID
 			}
 		}
 	}
-	return why
+	return why, counted
+}
+
+// Check says what is wrong with a snapshot that others are to be removed for. Errors: [ErrCorrupt]; others mean that it is not known.
+type Check func(ctx context.Context, info *Info) error
+
+// Plan is [Retention.Kept] once what stays was checked: a snapshot that check finds damaged does not count, so that another one stays, and its entry says what is wrong from then
+// on. Nothing is checked where all stay. check nil: sizes are enough. Errors: those of check that are not [ErrCorrupt].
+func (r Retention) Plan(ctx context.Context, entries []Entry, now time.Time, check Check) ([]string, error) {
+	checked := make([]bool, len(entries))
+	for {
+		why, counted := r.kept(entries, now)
+		if check == nil || !slices.Contains(why, "") {
+			return why, nil
+		}
+		damaged := false
+		for i := range entries {
+			if !counted[i] || checked[i] {
+				continue
+			}
+			checked[i] = true
+			if err := check(ctx, entries[i].Info); errors.Is(err, ErrCorrupt) {
+				entries[i].Err, damaged = err, true
+				break
+			} else if err != nil {
+				return nil, err
+			}
+		}
+		if !damaged {
+			return why, nil
+		}
+	}
+}
+
+// PruneOptions say how [Prune] goes about it.
+type PruneOptions struct {
+	// Now is the time that ages end at.
+	Now time.Time
+	// Check is asked for each snapshot that another one goes for, before anything is removed; nil: names and sizes of files are enough.
+	Check Check
 }
 
 // Prune removes the snapshots of a folder that do not stay and returns their paths. Of a removal that is cut short, nothing is left that
-// has lost its base. Nothing is removed while a manifest cannot be read for another reason than damage, [ErrVersion] or a store that does not answer:
-// the snapshot may be whole, and nobody knows what it adds to.
-func Prune(f fsx.FS, dir string, r Retention, now time.Time) ([]string, error) {
+// has lost its base. Nothing is removed while a snapshot cannot be read for another reason than damage, [ErrVersion] or a store that does not answer:
+// it may be whole, and nobody knows what it adds to.
+func Prune(ctx context.Context, f fsx.FS, dir string, r Retention, o PruneOptions) ([]string, error) {
 	entries, err := ListIn(f, dir)
 	if err != nil {
 		return nil, err
@@ -73,9 +119,12 @@ func Prune(f fsx.FS, dir string, r Retention, now time.Time) ([]string, error) {
 			return nil, e.Err
 		}
 	}
+	why, err := r.Plan(ctx, entries, o.Now, o.Check)
+	if err != nil {
+		return nil, err
+	}
 	var gone []string
 	var errs []error
-	why := r.Kept(entries, now)
 	for i, e := range entries { // newest first: what adds to another one goes before it
 		if why[i] != "" {
 			continue

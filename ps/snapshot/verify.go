@@ -43,8 +43,8 @@ func Verify(ctx context.Context, f fsx.FS, path string) (faults []error, err err
 func verify(ctx context.Context, f fsx.FS, chain []*Info) (faults []error, err error) {
 	for i, of := range chain {
 		for _, file := range of.Files {
-			if i > 0 && file.Table < 0 {
-				continue // dense tensors are whole
+			if i > 0 && file.Kind.whole() {
+				continue // each snapshot has its own
 			}
 			src, err := open(ctx, f, of.Path, file, false)
 			if src != nil {

@@ -108,10 +108,10 @@ func (f *fetch) forget(entries []snapshot.Entry) error {
 	return nil
 }
 
-// find returns the entry of the same cut, or nil.
+// find returns the entry of the same cut, which may be damaged, or nil.
 func find(entries []snapshot.Entry, of *snapshot.Info) *snapshot.Entry {
 	for i, e := range entries {
-		if e.Err == nil && e.ID == of.ID && e.Info.Created.Equal(of.Created) {
+		if e.Info != nil && e.ID == of.ID && e.Info.Created.Equal(of.Created) {
 			return &entries[i]
 		}
 	}

@@ -333,7 +333,8 @@ func (u *Uploader) pass() error {
 			break
 		}
 	}
-	if gone, err := snapshot.Prune(u.store, ".", u.o.Retention, time.Now()); err != nil {
+	// Sizes are compared, not bytes: each file was compared with its checksum on its way there, and reading all back costs what a store asks for that.
+	if gone, err := snapshot.Prune(u.run, u.store, ".", u.o.Retention, snapshot.PruneOptions{Now: time.Now()}); err != nil {
 		return fmt.Errorf("upload: removing old snapshots of %s: %w", u.o.URL, err)
 	} else if len(gone) > 0 {
 		u.o.Logger.Debug("old snapshots of the store removed", "url", u.o.URL, "snapshots", gone)
@@ -350,7 +351,6 @@ func (u *Uploader) next() (more bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("upload: %w", err)
 	}
-	local = slices.DeleteFunc(local, func(e snapshot.Entry) bool { return e.Err != nil })
 	remote, err := snapshot.ListIn(u.store, ".")
 	if err != nil {
 		return false, fmt.Errorf("upload: %s: %w", u.o.URL, err)
@@ -358,21 +358,23 @@ func (u *Uploader) next() (more bool, err error) {
 	if err := u.claim(u.run, u.store, local, remote); err != nil {
 		return false, err
 	}
+	// What is damaged, or was found to be so, does not count: the one before is wanted in its place.
+	local = slices.DeleteFunc(local, func(e snapshot.Entry) bool { return e.Err != nil || u.impossible[cut(e.Info)] })
 	for _, e := range u.wanted(local, remote) {
 		chain, err := snapshot.Chain(nil, e.Info)
 		if err != nil {
 			if !u.stale(e.Info) {
 				u.giveUp(e.Info, err)
-				continue
 			}
 			return true, nil
 		}
 		for _, info := range slices.Backward(chain) { // what is added to comes first
-			if there := find(remote, info); there != nil && (there.Info.Checksum == info.Checksum || there.Info.Base == nil) {
+			if there := find(remote, info); there != nil && there.Err == nil && (there.Info.Checksum == info.Checksum || there.Info.Base == nil) {
 				continue
 			}
-			if u.impossible[cut(info)] {
-				break
+			if u.impossible[cut(info)] { // then what adds to it is too
+				u.impossible[cut(e.Info)] = true
+				return true, nil
 			}
 			err := u.upload(info, chain)
 			switch {
@@ -382,10 +384,10 @@ func (u *Uploader) next() (more bool, err error) {
 				return true, nil // compacted or removed meanwhile
 			case errors.Is(err, snapshot.ErrCorrupt), errors.Is(err, snapshot.ErrTaken):
 				u.giveUp(info, err)
+				return true, nil
 			default:
 				return false, err
 			}
-			break
 		}
 	}
 	if len(remote) > 0 {
@@ -438,7 +440,7 @@ func (u *Uploader) giveUp(info *snapshot.Info, err error) {
 	}
 	u.impossible[cut(info)] = true
 	u.o.Hooks.UploadDone(failure.Of(err).Label(), 0, 0)
-	u.o.Logger.Error("a snapshot cannot be uploaded; the next one is tried", "url", u.o.URL, "snapshot", info.Path, "err", err)
+	u.o.Logger.Error("a snapshot cannot be uploaded; another one is tried", "url", u.o.URL, "snapshot", info.Path, "err", err)
 }
 
 // upload copies one snapshot of a chain, whose bases are there.

@@ -369,8 +369,21 @@ meanwhile, and worker state.`,
 	}
 }
 
+// writeDamaged lists newer snapshots that were passed over.
+func writeDamaged(w io.Writer, damaged []string) error {
+	for _, d := range damaged {
+		if _, err := fmt.Fprintf(w, "damaged  %s\n", d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func writeDiff(w io.Writer, d *job.SnapshotDiff) error {
 	if _, err := fmt.Fprintf(w, "a  %s\nb  %s\n", d.A, d.B); err != nil {
+		return err
+	}
+	if err := writeDamaged(w, d.Damaged); err != nil {
 		return err
 	}
 	rows := [][]string{{"TABLE", "ADDED", "REMOVED", "CHANGED", "SAME"}}

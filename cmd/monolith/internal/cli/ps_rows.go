@@ -133,6 +133,9 @@ An ID is the number that the model knows a value by, in decimal, hexadecimal wit
 }
 
 func writeEntry(w io.Writer, found *job.LookedUp) error {
+	if err := writeDamaged(w, found.Damaged); err != nil {
+		return err
+	}
 	for i, e := range found.Entries {
 		updated := "-"
 		if e.Updated != nil {

@@ -208,6 +208,9 @@ func writeExported(w io.Writer, r *job.Exported) error {
 		{"checkpoint", r.Assets},
 		{"rows", fmt.Sprintf("%s in %.1f s, %s", ui.Count(r.Rows), r.Seconds, ui.Bytes(r.Bytes))},
 	}
+	for _, d := range r.Damaged {
+		rows = append(rows, []string{"damaged", d})
+	}
 	for _, t := range r.Tables {
 		files := "1 file"
 		if t.Files != 1 {

@@ -51,7 +51,8 @@ func (a *App) snapshotListCommand(out *outcome) *cobra.Command {
 another one, rows, the size of its files, how many examples and batches were applied, and why retention keeps it.
 
 Of a folder that is named without its job file it is not known what snapshot.keep, keep_for and exempt are: pinned snapshots, the newest of
-each label and bases of those are shown as kept. Data files are not looked at: see monolith snapshot verify.`,
+each label and bases of those are shown as kept. A snapshot is damaged when its manifest cannot be read, or when a file of it or of its bases is missing or has
+another size. The bytes of files are not read: see monolith snapshot verify.`,
 		Example: `  monolith snapshot list job.yaml
   monolith snapshot list runs/movielens --json | jq '.result.snapshots[0].path'
   monolith snapshot list s3://models/click`,

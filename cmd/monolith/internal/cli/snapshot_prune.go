@@ -27,6 +27,8 @@ func (a *App) snapshotPruneCommand(out *outcome) *cobra.Command {
 		Long: `Remove the snapshots of a job's dir, of a folder or of a store that need not stay. What stays are the newest of them, those that are younger than a time, those that are
 exempt, pinned ones, the newest of each label, damaged ones, and what any of these adds to.
 
+A damaged snapshot does not count as one of the newest: before anything is removed, all bytes of those that count are read and compared with their checksums.
+
 How many and how long is said by the job file (snapshot.keep, keep_for, exempt) or by flags. Without --yes nothing is removed, and it is listed what would be. A job
 that is running prunes its snapshots itself, in its dir and at snapshot.upload, so the command refuses then; of a store it cannot know, so end the job that uploads there
 first.`,
