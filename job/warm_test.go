@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -67,9 +65,8 @@ func TestWarmStart(t *testing.T) {
 	}
 
 	set := []string{"restore.from=" + filepath.Join(dir, "old"), "optimizer.sparse.adagrad.lr=0.1"}
-	hint := regexp.MustCompile(`set restore: \{(\w+): (\{.*?\})\}`)
+	c := warmJob(t, dir, "new", true, set...)
 	for _, want := range []string{"feature genre: was not there, is now", "tensor deep.0.weight: the snapshot has shape [8 8], the model [12 8]"} {
-		c := warmJob(t, dir, "new", true, set...)
 		found, err := job.Check(t.Context(), c)
 		if err != nil || len(found) != 1 || found[0].Path != "restore.from" || !strings.Contains(found[0].Message, want) {
 			t.Fatalf("check: %+v, %v; want %q", found, err, want)
@@ -78,15 +75,11 @@ func TestWarmStart(t *testing.T) {
 		if !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), want) {
 			t.Fatalf("train: %v, want %q", err, want)
 		}
-		m := hint.FindStringSubmatch(err.Error())
-		if m == nil {
-			t.Fatalf("no hint in: %v", err)
+		if setting := "set restore: {features: {genre: init}, tensors: {deep.0.weight: init}}"; !strings.Contains(err.Error(), setting) {
+			t.Fatalf("no %q in: %v", setting, err)
 		}
-		set = append(set, "restore."+m[1]+"="+m[2])
 	}
-	if want := []string{"restore.features={genre: init}", "restore.tensors={deep.0.weight: init}"}; !slices.Equal(set[2:], want) {
-		t.Errorf("the hints are %q, want %q", set[2:], want)
-	}
+	set = append(set, "restore.features={genre: init}", "")
 	run := func(set []string, more ...string) (*job.TrainResult, []string) {
 		t.Helper()
 		var said []string

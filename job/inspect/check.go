@@ -97,7 +97,7 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 		path, err := stored.FindSnapshot(stored.SnapshotsIn(cfg))
 		if err != nil { // there is none yet
 			key, fits = "restore.from", stored.Fits
-			path, _, err = stored.Beginning(ctx, cfg, false)
+			path, _, err = stored.Beginning(ctx, cfg, m.Layout(), false)
 		}
 		if err == nil && path != "" {
 			err = checkSnapshot(cfg, m.Layout(), path, fits)
@@ -233,12 +233,12 @@ func isLoopback(host string) bool {
 }
 
 // checkSnapshot reports whether training can begin with a snapshot.
-func checkSnapshot(cfg *spec.Config, l *param.Layout, path string, fits func(*spec.Config, *snapshot.Info) ([]string, error)) error {
+func checkSnapshot(cfg *spec.Config, l *param.Layout, path string, fits func(*spec.Config, *param.Layout, *snapshot.Info) ([]string, error)) error {
 	info, err := snapshot.ReadInfo(path)
 	if err != nil {
 		return err
 	}
-	if _, err := fits(cfg, info); err != nil {
+	if _, err := fits(cfg, l, info); err != nil {
 		return err
 	}
 	if _, err := l.Fit(info.Shape(), stored.Policies(cfg)); err != nil {

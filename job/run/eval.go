@@ -164,7 +164,7 @@ func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, 
 	var cluster *coordinator.Cluster // of executors in this process
 	var reads snapshot.Verifier
 	info, damaged, err := from.Use(func(info *snapshot.Info) (err error) {
-		if moved, err = stored.Fits(fits, info); err != nil {
+		if moved, err = stored.Fits(fits, nil, info); err != nil {
 			return err
 		}
 		if elsewhere(e.cfg) { // executors must not choose, each for itself

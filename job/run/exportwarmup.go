@@ -27,7 +27,7 @@ func (o *ExportModelOptions) readWarmup(ctx context.Context, m *export.Model, in
 		return nil, "", nil
 	}
 	if o.WarmupFrom.Model.Value() != nil { // otherwise the snapshot says what features are made of
-		if _, err := stored.Fits(o.WarmupFrom, info); err != nil {
+		if _, err := stored.Fits(o.WarmupFrom, nil, info); err != nil {
 			return nil, "", err
 		}
 	}

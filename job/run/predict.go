@@ -114,7 +114,7 @@ func (p *prediction) chooseModel(ctx context.Context) (of predictedOf, err error
 	}
 	p.path, p.which = info.Path, stored.WhichIs(from.FS, info)
 	stored.WarnPassedOver(ctx, p.log, damaged, p.path)
-	moved, err := stored.Fits(p.cfg, info)
+	moved, err := stored.Fits(p.cfg, nil, info)
 	if err != nil {
 		return of, err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
 	"github.com/monolith-go/monolith/job/wiring"
+	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
@@ -225,7 +226,7 @@ func (s *serving) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.prepareDir(ctx, psHooks(metrics)); err != nil {
+	if err := s.prepareDir(ctx, m.Layout(), psHooks(metrics)); err != nil {
 		return err
 	}
 	// Listening comes before loading: clients get that the shard is starting.
@@ -274,7 +275,7 @@ func (s *serving) claim() error {
 }
 
 // prepareDir has the process of shard 0, which does so for all, bring snapshots back from a store, put them aside where all starts over, and compare the job with them.
-func (s *serving) prepareDir(ctx context.Context, hooks *ps.Hooks) (err error) {
+func (s *serving) prepareDir(ctx context.Context, l *param.Layout, hooks *ps.Hooks) (err error) {
 	first := s.opts.Shards[0] == 0 && !s.opts.Standby
 	fresh := s.opts.Resume != nil && !*s.opts.Resume
 	switch {
@@ -294,7 +295,7 @@ func (s *serving) prepareDir(ctx context.Context, hooks *ps.Hooks) (err error) {
 			return err
 		}
 	}
-	return stored.FitsNewest(s.cfg, s.notice)
+	return stored.FitsNewest(s.cfg, l, s.notice)
 }
 
 // listen opens the addresses of the shards, by shard. The caller closes them, also where there is an error.

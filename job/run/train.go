@@ -217,7 +217,7 @@ func (t *trainer) openShards(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if err := stored.FitsNewest(t.cfg, t.notice); err != nil {
+	if err := stored.FitsNewest(t.cfg, t.model.Layout(), t.notice); err != nil {
 		return err
 	}
 	o, err := wiring.ClusterOptions(ctx, t.cfg, t.plan, t.model, t.log)

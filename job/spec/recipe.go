@@ -2,6 +2,7 @@ package spec
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -274,6 +275,58 @@ func (r Recipe) Differences(other Recipe, was, is string) (faults, moved []strin
 	section("weight", r.Weight, other.Weight)
 	section("eval.holdout", r.Holdout, other.Holdout)
 	return faults, moved
+}
+
+// tableKey is the setting that names a feature's table.
+const tableKey = "table"
+
+// tableOf is the table of a sparse feature; usual is that of features which name none.
+func (s keyed) tableOf(usual string) string {
+	var name string
+	_ = json.Unmarshal(s.values[tableKey], &name) // a name that is no text is none
+	return cmp.Or(name, usual)
+}
+
+// sparse reports whether a feature has a table.
+func (s keyed) sparse() bool { return plainJSON(s.values["kind"]) == `"sparse"` }
+
+// Renamed is the recipe with other names of tables, of which usual is the one of features that name none.
+func (r Recipe) Renamed(names map[string]string, usual string) Recipe {
+	r.Features = slices.Clone(r.Features)
+	for i, f := range r.Features {
+		to, ok := names[f.tableOf(usual)]
+		if !ok || !f.sparse() {
+			continue
+		}
+		now := keyed{keys: slices.DeleteFunc(slices.Clone(f.keys), func(k string) bool { return k == tableKey }), values: maps.Clone(f.values)}
+		delete(now.values, tableKey)
+		if to != usual {
+			now.set(tableKey, to)
+		}
+		r.Features[i] = now
+	}
+	return r
+}
+
+// TableNames are the names that tables have in another recipe, where that is all that differs between them: each table has all its features in one table there.
+func (r Recipe) TableNames(other Recipe, usual string) map[string]string {
+	names, taken := map[string]string{}, map[string]string{}
+	for _, f := range r.Features {
+		i := slices.IndexFunc(other.Features, func(g keyed) bool { return g.name() == f.name() })
+		if i < 0 || !f.sparse() || !other.Features[i].sparse() {
+			continue
+		}
+		was, is := f.tableOf(usual), other.Features[i].tableOf(usual)
+		if to, ok := names[was]; ok && to != is {
+			return nil
+		}
+		if from, ok := taken[is]; ok && from != was {
+			return nil
+		}
+		names[was], taken[is] = is, was
+	}
+	maps.DeleteFunc(names, func(was, is string) bool { return was == is })
+	return names
 }
 
 // Common returns both recipes with the features alone that both have, and the names of those that only one has.

@@ -2,41 +2,59 @@ package stored
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/model/param"
+	"github.com/monolith-go/monolith/model/zoo"
 	"github.com/monolith-go/monolith/ps/snapshot"
 )
 
-// Fits reports whether a snapshot was trained on the job's features, and on nothing that the job holds out; moved are the changes that may be. Errors:
-// [pipeline.ErrConfig].
-func Fits(c *spec.Config, info *snapshot.Info) (moved []string, err error) {
-	return fits(c, info, true, "", otherDir)
+// Fits reports whether a snapshot was trained on the job's features, and on nothing that the job holds out; moved are the changes that may be. l is the layout that the
+// parameters are made to fit, so that one error has all that restore needs; nil: they are read as they are. Errors: [pipeline.ErrConfig].
+func Fits(c *spec.Config, l *param.Layout, info *snapshot.Info) (moved []string, err error) {
+	return fits(c, l, info, true, "", otherDir)
 }
 
 // Continues is Fits for training that continues where the snapshot was taken, with what it passed over: the holdout is the same.
-func Continues(c *spec.Config, info *snapshot.Info) (moved []string, err error) {
-	return fits(c, info, false, "", otherDir)
+func Continues(c *spec.Config, l *param.Layout, info *snapshot.Info) (moved []string, err error) {
+	return fits(c, l, info, false, "", otherDir)
 }
 
 const otherDir = "give the job another dir, or --resume=false, to train from the start"
 
 // fits is [Fits] or [Continues] of a snapshot that is named somewhere, with what else can be done than to set the job back.
-func fits(c *spec.Config, info *snapshot.Info, narrower bool, named, otherwise string) (moved []string, err error) {
+func fits(c *spec.Config, l *param.Layout, info *snapshot.Info, narrower bool, named, otherwise string) (moved []string, err error) {
 	stored, err := spec.DecodeRecipe(info.Recipe)
 	if err != nil {
 		return nil, fault.Config("job: snapshot %s%s: %w: %s", info.Path, named, err, otherwise)
 	}
-	was, is, features, heads := stored.Common(c.Recipe())
+	stored = stored.Renamed(c.Restore.Rename, zoo.TableName)
+	now := c.Recipe()
+	was, is, features, heads := stored.Common(now)
 	if narrower {
 		was = was.Narrowed(is)
 	}
 	faults, moved := was.Differences(is, "was", "is")
 	var sections []string
+	policies := Policies(c)
+	if names := stored.TableNames(now, zoo.TableName); len(names) > 0 {
+		policies.Rename = maps.Clone(policies.Rename)
+		if policies.Rename == nil {
+			policies.Rename = map[string]string{}
+		}
+		var set []string
+		for _, old := range slices.Sorted(maps.Keys(names)) {
+			policies.Rename[old] = names[old]
+			set = append(set, old+": "+names[old])
+		}
+		sections = append(sections, "rename: {"+strings.Join(set, ", ")+"}")
+	}
 	for _, of := range []struct {
 		what     string
 		changed  spec.Changed
@@ -57,21 +75,32 @@ func fits(c *spec.Config, info *snapshot.Info, narrower bool, named, otherwise s
 			sections = append(sections, of.what+"s: {"+strings.Join(set, ", ")+"}")
 		}
 	}
-	if len(faults) > 0 {
-		hint := ""
-		if len(sections) > 0 {
-			hint = "to continue with others, set restore: {" + strings.Join(sections, ", ") + "}; otherwise "
-		}
-		return moved, fault.Config("job: snapshot %s%s was trained on other features, labels, heads or examples than the job's (its parameters would be used for what they were not trained on, or what is held out was trained on):\n  %s\n"+
-			"%sset these to what they were; or %s", info.Path, named, strings.Join(faults, "\n  "), hint, otherwise)
+	if len(faults) == 0 {
+		return moved, nil // what the parameters lack is found where they are loaded
 	}
-	return moved, nil
+	grow := ""
+	if l != nil && len(sections) > 0 { // else nothing that can be set here is of use
+		_, err := l.Fit(info.Shape(), policies)
+		if unfit, ok := errors.AsType[*param.FitError](err); ok {
+			faults = append(faults, unfit.Faults...)
+			sections = append(sections, unfit.Sections()...)
+			if unfit.Shapes {
+				grow = param.GrowHint
+			}
+		}
+	}
+	hint := ""
+	if len(sections) > 0 {
+		hint = "to continue with others, set restore: {" + strings.Join(sections, ", ") + "}" + grow + "; otherwise "
+	}
+	return moved, fault.Config("job: snapshot %s%s was trained on other features, labels, heads or examples than the job's (its parameters would be used for what they were not trained on, or what is held out was trained on):\n  %s\n"+
+		"%sset these to what they were; or %s", info.Path, named, strings.Join(faults, "\n  "), hint, otherwise)
 }
 
 // Beginning is the snapshot of another run that a run begins with, and what is wrong with newer ones; empty where the job names none, or has a snapshot of its
 // own. read: all of it is read, so that training does not begin with a damaged one; otherwise its manifest and the sizes of its files count. Errors:
 // [pipeline.ErrConfig] where it has other features.
-func Beginning(ctx context.Context, c *spec.Config, read bool) (path string, damaged []error, err error) {
+func Beginning(ctx context.Context, c *spec.Config, l *param.Layout, read bool) (path string, damaged []error, err error) {
 	if c.Restore.From == "" {
 		return "", nil, nil
 	}
@@ -92,7 +121,7 @@ func Beginning(ctx context.Context, c *spec.Config, read bool) (path string, dam
 	if err != nil {
 		return "", nil, fmt.Errorf("job: restore.from: %w", err)
 	}
-	_, err = fits(c, info, true, ", which restore.from names,", "name another snapshot in restore.from, or leave it out, to train from the start")
+	_, err = fits(c, l, info, true, ", which restore.from names,", "name another snapshot in restore.from, or leave it out, to train from the start")
 	return info.Path, damaged, err
 }
 
@@ -109,7 +138,7 @@ func Policies(c *spec.Config) param.Policies {
 }
 
 // FitsNewest compares the job with the newest good snapshot of its dir, if there is one.
-func FitsNewest(c *spec.Config, notice func(string, ...any)) error {
+func FitsNewest(c *spec.Config, l *param.Layout, notice func(string, ...any)) error {
 	entries, err := snapshot.List(SnapshotsIn(c))
 	if err != nil {
 		return fault.Unavailable(fmt.Errorf("job: %w", err))
@@ -118,7 +147,7 @@ func FitsNewest(c *spec.Config, notice func(string, ...any)) error {
 	if i < 0 {
 		return nil
 	}
-	moved, err := Continues(c, entries[i].Info)
+	moved, err := Continues(c, l, entries[i].Info)
 	if err == nil && len(moved) > 0 {
 		notice("other columns are read than for snapshot %s: %s", entries[i].Path, strings.Join(moved, "; "))
 	}

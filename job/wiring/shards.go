@@ -83,7 +83,7 @@ func ClusterOptions(ctx context.Context, c *spec.Config, plan *pipeline.Plan, m 
 	}
 	var damaged []error
 	var err error
-	if o.From, damaged, err = stored.Beginning(ctx, c, true); err != nil {
+	if o.From, damaged, err = stored.Beginning(ctx, c, m.Layout(), true); err != nil {
 		return coordinator.Options{}, err
 	}
 	stored.WarnPassedOver(ctx, log, damaged, o.From)

@@ -95,14 +95,19 @@ func (e *FitError) Error() string {
 		s += "\nto continue without what does not fit, set " + e.Setting()
 	}
 	if e.Shapes {
-		s += " (grow instead of init keeps what lies in both shapes)"
+		s += GrowHint
 	}
 	return s
 }
 
+// GrowHint follows Setting where [FitError].Shapes.
+const GrowHint = " (grow instead of init keeps what lies in both shapes)"
+
 // Setting is what to set in the job.
-func (e *FitError) Setting() string {
-	var parts []string
+func (e *FitError) Setting() string { return "restore: {" + strings.Join(e.Sections(), ", ") + "}" }
+
+// Sections are the parts of Setting, a key with its policies each.
+func (e *FitError) Sections() (parts []string) {
 	for _, m := range []struct {
 		key string
 		of  map[string]Policy
@@ -115,7 +120,7 @@ func (e *FitError) Setting() string {
 			parts = append(parts, m.key+": {"+strings.Join(entries, ", ")+"}")
 		}
 	}
-	return "restore: {" + strings.Join(parts, ", ") + "}"
+	return parts
 }
 
 // Validate reports policies that are none, all at once.
@@ -396,7 +401,7 @@ func (f *fitting) strangers(have Shape, l *Layout) {
 	}
 }
 
-// renames refuses to rename what neither the snapshot has under the old name nor anybody under the new one.
+// renames notes what has another name, and refuses to rename what neither the snapshot has under the old name nor anybody under the new one.
 func (f *fitting) renames(have Shape, l *Layout) {
 	there, wanted := names(have, true), names(l.Shape(), true)
 	for _, from := range slices.Sorted(maps.Keys(f.p.Rename)) {
@@ -404,6 +409,8 @@ func (f *fitting) renames(have Shape, l *Layout) {
 		switch {
 		case !wanted[to]:
 			f.fault.Faults = append(f.fault.Faults, fmt.Sprintf("rename %s to %s: the model has nothing of that name%s", from, to, nearest.Suggest(to, slices.Sorted(maps.Keys(wanted)))))
+		case there[from] && from != to: // the files of the snapshot have the old name
+			f.note("%s is called %s now", from, to)
 		case !there[from] && !there[to]:
 			f.fault.Faults = append(f.fault.Faults, fmt.Sprintf("rename %s to %s: the snapshot has nothing called %s%s", from, to, from, nearest.Suggest(from, slices.Sorted(maps.Keys(there)))))
 		}

@@ -182,7 +182,7 @@ func TestFit(t *testing.T) {
 		{name: "init drops nothing", change: func(l *param.Layout) { l.Dense = l.Dense[:4] }, p: all(param.PolicyInit), faults: []string{"out.weight: drop"}},
 		{name: "renamed", change: func(l *param.Layout) { l.Dense[4].Name, l.Tables[0].Name = "top.weight", "users" }, p: param.Policies{
 			Rename: map[string]string{"out": "top", "embedding": "users"},
-		}},
+		}, notes: []string{"embedding is called users now", "out is called top now"}},
 		{name: "renamed for nothing", p: param.Policies{Rename: map[string]string{"x": "out", "y": "z"}}, faults: []string{
 			"rename y to z: the model has nothing of that name",
 		}},
