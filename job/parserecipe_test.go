@@ -67,7 +67,7 @@ eval: {source: {text: {files: [%[2]q]}}, every: end}
 		t.Fatal(err)
 	}
 	const want = `{"format":"csv","features":[{"name":"user","kind":"sparse","slot":1,"type":"auto","hash":"none","combiner":"sum"},` +
-		`{"name":"item","kind":"sparse","slot":2,"type":"int","hash":"none","combiner":"sum"},{"name":"age","kind":"dense","type":"auto"}],"label":{"name":"y"}}`
+		`{"name":"item","kind":"sparse","slot":2,"type":"int","hash":"none","combiner":"sum"},{"name":"age","kind":"dense","type":"auto"}],"label":{"name":"y"},"whole_ids":true}`
 	if compact(t, info.Recipe) != want {
 		t.Errorf("the snapshot says\n%s\nwant\n%s", compact(t, info.Recipe), want)
 	}

@@ -252,7 +252,7 @@ func TestGRPC(t *testing.T) {
 		`feature "price" is NaN`:                                  wrong(map[string]*tensorflow.TensorProto{"price": floats([]float32{float32(math.NaN())})}),
 		`feature "price" is +Inf`:                                 wrong(map[string]*tensorflow.TensorProto{"price": {Dtype: tensorflow.DataType_DT_HALF, TensorShape: shape(1), HalfVal: []int32{0x7c00}}}),
 		"has 3 bytes for 2 values":                                wrong(map[string]*tensorflow.TensorProto{"price": {Dtype: tensorflow.DataType_DT_BFLOAT16, TensorShape: shape(2), TensorContent: []byte{1, 2, 3}}}),
-		`feature "item"`:                                          wrong(map[string]*tensorflow.TensorProto{"item": floats([]float32{1, 2})}),
+		`feature "item" is 1.5, and ids are whole numbers`:        wrong(map[string]*tensorflow.TensorProto{"item": floats([]float32{1.5, 2})}),
 		"no examples":                                             wrong(nil),
 		"not serialized tf.Examples":                              wrong(map[string]*tensorflow.TensorProto{"examples": ints(items[:1], 1)}),
 		"example 0: ":                                             wrong(map[string]*tensorflow.TensorProto{"examples": text([][]byte{{0xff, 0xff}})}),

@@ -54,6 +54,7 @@ func ForRecipe(stored json.RawMessage, name, dir, target string, opts LoadOption
 	places, faults := schema(opts.Components).Assign(keys, opts.layers(), c)
 	if c.places = places; len(faults) == 0 {
 		c.Parse.asStored()
+		c.Parse.WholeIDs = r.WholeIDs
 		c.derive()
 		v := &validator{c: c}
 		v.source(&c.Source, "source", c.Parse.Format)

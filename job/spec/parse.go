@@ -22,6 +22,9 @@ type Parse struct {
 	Fields []string `yaml:"fields"`
 	// Features are the inputs of the model. libfm may leave them out: each field is then a sparse feature.
 	Features []Feature `yaml:"features"`
+	// WholeIDs makes the text 667.0 the id 667, as it is in JSON and columns of floats, and nan a missing value. false hashes such
+	// text as it stands: for models that were trained before there was this key.
+	WholeIDs bool `yaml:"whole_ids" default:"true"`
 	// Label is what is predicted, in a job without heads.
 	Label Label `yaml:"label"`
 	// Weight is how much an example counts; absent: 1. A row of weight k adds to the gradient what k copies of the row
@@ -44,13 +47,13 @@ type Feature struct {
 	// list, from 1, when no feature names a slot.
 	Slot *int `yaml:"slot" min:"1" max:"32767"`
 	// Type is how the value is read. auto means the same in every format, so that history in one and a stream in another
-	// train the same rows: of a sparse feature, integers are ids however they are written (667 in csv, 667 or "667" in
-	// JSON; true and false are 1 and 0), and all other text (007, 1.0, abc) is hashed. int takes integers only, string
-	// hashes all text. float takes numbers; the id of x in a sparse feature is its bucket, without buckets
+	// train the same rows: of a sparse feature, integers are ids however they are written (667 or 667.0 in csv, in JSON with
+	// or without quotes, in float_list or DOUBLE; true and false are 1 and 0). nan, NaN and NAN are missing. All other text
+	// (007, 1.5, abc) is hashed; other floats are bad rows. int takes integers only, string hashes all text. float takes numbers; the id of x in a sparse feature is its bucket, without buckets
 	// floor(log2(|x| + 1)).
 	Type string `yaml:"type" default:"auto" enum:"auto|int|string|float"`
-	// Hash is none to take an integer as the id itself (below 0 or above 281474976710655 is a bad row), or hash. Text that
-	// is no integer is always hashed.
+	// Hash is none to take an integer as the id itself (below 0 or above 281474976710655 is a bad row), or hash, which takes
+	// any integer of 64 bits, with a sign or without. Text that is no integer is always hashed.
 	Hash string `yaml:"hash" default:"none" enum:"none|hash"`
 	// Split cuts a text value into several; empty: one value.
 	Split string `yaml:"split" default:""`

@@ -36,6 +36,8 @@ type Recipe struct {
 	Weight   keyed   `json:"weight,omitzero"`
 	// Holdout says which of the source's examples it was not trained on.
 	Holdout keyed `json:"holdout,omitzero"`
+	// WholeIDs is [Parse].WholeIDs. Recipes without it are older: their models hashed such text. It may change.
+	WholeIDs bool `json:"whole_ids,omitzero"`
 }
 
 // location is the setting that may change.
@@ -103,7 +105,7 @@ func settingsOf(section any, always ...string) keyed {
 // Recipe is the job's parse recipe.
 func (c *Config) Recipe() Recipe {
 	p := &c.Parse
-	r := Recipe{Format: p.Format}
+	r := Recipe{Format: p.Format, WholeIDs: p.WholeIDs}
 	for _, f := range p.Features {
 		always := []string{"name", "kind", "type"}
 		if f.Column == f.Name {
@@ -177,7 +179,7 @@ func (r Recipe) JSON() json.RawMessage {
 
 // Hash names what may not change.
 func (r Recipe) Hash() string {
-	r.Format = ""
+	r.Format, r.WholeIDs = "", false
 	fixed := func(s keyed) keyed {
 		s.keys = slices.DeleteFunc(slices.Clone(s.keys), func(k string) bool { return k == location })
 		return s
@@ -270,6 +272,9 @@ func (r Recipe) Differences(other Recipe, was, is string) (faults, moved []strin
 			return s
 		}
 		a, b = unnamed(a), unnamed(b)
+	}
+	if !r.WholeIDs && other.WholeIDs && slices.ContainsFunc(r.Features, keyed.readsText) {
+		moved = append(moved, fmt.Sprintf("ids: text such as 667.0 and nan %s hashed, %s the id 667 and missing; set parse.whole_ids: false if your data has such text", was, is))
 	}
 	section("label", a, b)
 	section("weight", r.Weight, other.Weight)
@@ -390,8 +395,19 @@ func ForFeatures(stored json.RawMessage, set component.Set) (*Config, error) {
 		return nil, &ConfigError{Faults: faults}
 	}
 	c.Parse.asStored()
+	c.Parse.WholeIDs = r.WholeIDs
 	c.derive()
 	return c, nil
+}
+
+// readsText reports whether a feature makes integers of some text, and hashes the rest.
+func (s keyed) readsText() bool {
+	word := func(key string) string {
+		var w string
+		_ = json.Unmarshal(s.values[key], &w) // none is ""
+		return w
+	}
+	return word("kind") != "dense" && word("type") != "string" && word("type") != "float" && s.values["buckets"] == nil
 }
 
 // asStored sets what the features of a stored recipe mean where it does not say, and a job's would mean something else.

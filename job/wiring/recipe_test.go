@@ -1,6 +1,7 @@
 package wiring_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/monolith-go/monolith/job/components"
@@ -23,6 +24,13 @@ func TestStoredRecipesKeepTheirMeaning(t *testing.T) {
 		}
 		if got := o.Features[1].Keep; got != want {
 			t.Errorf("%s keeps %q, want %q", recipe, got, want)
+		}
+		if !o.Features[1].Literal {
+			t.Errorf("%s: text such as 667.0 is not hashed, as it was", recipe)
+		}
+		now, err := wiring.RecipeOptions([]byte(strings.TrimSuffix(recipe, "}")+`,"whole_ids":true}`), components.All())
+		if err != nil || now.Features[1].Literal {
+			t.Errorf("%s, and whole: text such as 667.0 is hashed: %v", recipe, err)
 		}
 		if err := o.Validate(); err != nil {
 			t.Error(err)

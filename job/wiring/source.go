@@ -277,7 +277,7 @@ func (r Reading) ParseOptions() parse.Options {
 	}
 	for _, f := range p.Features {
 		g := parse.Feature{
-			Name: f.Name, Column: f.Column, Kind: parse.Kind(f.Kind), Hash: parse.Hash(f.Hash),
+			Name: f.Name, Column: f.Column, Kind: parse.Kind(f.Kind), Hash: parse.Hash(f.Hash), Literal: !p.WholeIDs,
 			Split: f.Split, Regexp: f.Regexp, Ignore: f.Ignore, Max: f.Max, Keep: parse.Keep(f.Keep), Values: valuesOf(p, &f, r.Format),
 		}
 		if f.Kind == "dense" {

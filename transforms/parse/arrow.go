@@ -76,7 +76,8 @@ func (v *values) addArrow(c arrow.Array, i int) {
 	case *array.Float32:
 		v.kind, v.floats = floats, append(v.floats, c.Value(i))
 	case *array.Float64:
-		v.kind, v.floats = floats, append(v.floats, float32(c.Value(i)))
+		x := c.Value(i)
+		v.kind, v.floats, v.wholes = floats, append(v.floats, float32(x)), append(v.wholes, wholeOf(x))
 	case *array.Binary:
 		v.kind, v.texts = texts, append(v.texts, c.Value(i))
 	case *array.String:
@@ -144,7 +145,7 @@ func (p *program) checkArrow(in *arrow.Schema) error {
 		if f.join >= 0 || kinds[f.col] == none {
 			continue
 		}
-		v := values{kind: kinds[f.col]}
+		v := values{kind: kinds[f.col], texts: [][]byte{[]byte("x")}}
 		var o output
 		err := f.add(&o, &v) // without values only the type counts
 		var e *rowError

@@ -2,6 +2,7 @@ package parse_test
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -34,13 +35,26 @@ func TestAutoMeansTheSameInEveryFormat(t *testing.T) {
 		{"281474976710655", "281474976710655", hashed(281474976710655), int64(281474976710655)},
 		{"281474976710656", outOfRange, hashed(281474976710656), int64(281474976710656)},
 		{"9223372036854775807", outOfRange, hashed(9223372036854775807), int64(9223372036854775807)},
-		{"9223372036854775808", outOfRange, outOfRange, nil},
+		{"9223372036854775808", outOfRange, hashed(math.MinInt64), uint64(1 << 63)},
+		{"18446744073709551615", outOfRange, hashed(-1), uint64(math.MaxUint64)},
+		{"18446744073709551616", outOfRange, outOfRange, nil},
+		{"667.0", "667", hashed(667), 667.},
+		{"0.0", "0", hashed(0), 0.},
+		{"1.00", "1", hashed(1), 1.},
+		{"-5.0", outOfRange, hashed(-5), -5.},
+		{"281474976710656.0", outOfRange, hashed(281474976710656), nil},
+		{"1.5", sig("1.5"), sig("1.5"), nil},
+		{"007.0", sig("007.0"), sig("007.0"), nil},
+		{"v1.0", sig("v1.0"), sig("v1.0"), nil},
+		{"1.2.0", sig("1.2.0"), sig("1.2.0"), nil},
+		{"nan", "", "", math.NaN()},
+		{"NaN", "", "", nil},
+		{"Nan", sig("Nan"), sig("Nan"), nil},
 		{"true", "1", hashed(1), true},
 		{"false", "0", hashed(0), false},
 		{"007", sig("007"), sig("007"), nil},
 		{"-0", sig("-0"), sig("-0"), nil},
 		{"+1", sig("+1"), sig("+1"), nil},
-		{"1.0", sig("1.0"), sig("1.0"), nil},
 		{"1e3", sig("1e3"), sig("1e3"), nil},
 		{"-", sig("-"), sig("-"), nil},
 		{" 1", sig(" 1"), sig(" 1"), nil},
@@ -58,7 +72,11 @@ func TestAutoMeansTheSameInEveryFormat(t *testing.T) {
 						got = r.rows[0]
 					}
 					full := want
-					if want != outOfRange {
+					switch want {
+					case outOfRange:
+					case "":
+						full = "user=[] list=[] __position__=10"
+					default:
 						full = fmt.Sprintf("user=[1:%s] list=[2:%s] __position__=10", want, want)
 					}
 					if got != full {
@@ -86,14 +104,34 @@ func TestAutoMeansTheSameInEveryFormat(t *testing.T) {
 				if tc.integer == nil {
 					continue
 				}
-				records(parse.JSONL, fmt.Sprintf(`{"user":%v}`, tc.integer))
-				typ := arrow.DataType(arrow.FixedWidthTypes.Boolean)
-				if x, ok := tc.integer.(int64); ok {
+				if tc.text != "nan" {
+					records(parse.JSONL, fmt.Sprintf(`{"user":%s}`, tc.text))
+				}
+				column := func(typ arrow.DataType) {
+					t.Helper()
+					value := fmt.Sprint(tc.integer)
+					if value == "NaN" {
+						value = `"NaN"`
+					}
+					o := opts
+					o.Features = []parse.Feature{opts.Features[0], opts.Features[1]}
+					o.Features[1].Split = "" // which is for text
+					expect("parquet "+typ.Name(), parseColumn(t, o, typ, value))
+				}
+				opts.Features[1].Split = ""
+				switch x := tc.integer.(type) {
+				case int64:
 					e.Int64s("user", x)
 					records(parse.TFExample, string(e.Append(nil)))
-					typ = arrow.PrimitiveTypes.Int64
+					column(arrow.PrimitiveTypes.Int64)
+				case bool:
+					column(arrow.FixedWidthTypes.Boolean)
+				case float64:
+					column(arrow.PrimitiveTypes.Float64)
+					column(arrow.PrimitiveTypes.Float32)
+					e.Floats("user", float32(x))
+					records(parse.TFExample, string(e.Append(nil)))
 				}
-				expect("parquet "+typ.Name(), parseColumn(t, opts, typ, fmt.Sprint(tc.integer)))
 			}
 		})
 	}
@@ -134,4 +172,36 @@ func parseColumn(t *testing.T, opts parse.Options, typ arrow.DataType, value str
 	}
 	out.bad = bad.lines
 	return out
+}
+
+// Floats that are no whole numbers, or may have lost digits, are bad rows with a reason that helps; so is what was trained as text before.
+func TestFloatsThatAreNoIDs(t *testing.T) {
+	t.Parallel()
+	opts := parse.Options{Features: []parse.Feature{{Name: "user", Slot: 1}}}
+	json := opts
+	json.Format = parse.JSONL
+	for what, tc := range map[string]struct {
+		got  result
+		want string
+	}{
+		"a part":        {parseRecords(t, json, "", []byte(`{"user":2.5}`)), `wrong type: feature "user" is 2.5, and ids are whole numbers or text; for a number set kind: dense, or buckets`},
+		"an exponent":   {parseRecords(t, json, "", []byte(`{"user":1e3}`)), `wrong type: feature "user" is 1000 as a float, which may have lost digits; write ids as integers, without an exponent`},
+		"digits lost":   {parseColumn(t, opts, arrow.PrimitiveTypes.Float32, "16777218"), `wrong type: feature "user" is 1.6777218e+07 as a float, which may have lost digits`},
+		"a double":      {parseColumn(t, opts, arrow.PrimitiveTypes.Float64, "18014398509481984"), `wrong type: feature "user" is 1.8014399e+16 as a float, which may have lost digits`},
+		"an infinity":   {parseColumn(t, opts, arrow.PrimitiveTypes.Float64, `"Infinity"`), `wrong type: feature "user" is +Inf, and ids are whole numbers or text`},
+		"one in a list": {parseRecords(t, json, "", []byte(`{"user":[1,2.0,3.5]}`)), `wrong type: feature "user" is 3.5, and ids`},
+	} {
+		if len(tc.got.bad) != 1 || !strings.Contains(tc.got.bad[0], tc.want) {
+			t.Errorf("%s: %q %q, want %q", what, tc.got.rows, tc.got.bad, tc.want)
+		}
+	}
+	if r := parseColumn(t, opts, arrow.PrimitiveTypes.Float64, "9007199254740992"); len(r.bad) != 1 || !strings.Contains(r.bad[0], "9007199254740992, and ids are 0 to 281474976710655") {
+		t.Errorf("a double above all ids: %q %q", r.rows, r.bad)
+	}
+	if r := parseColumn(t, opts, arrow.PrimitiveTypes.Float64, "281474976710655"); len(r.rows) != 1 || r.rows[0] != "user=[1:281474976710655] __position__=10" {
+		t.Errorf("a double: %q %q", r.rows, r.bad)
+	}
+	old := parse.Options{Format: parse.CSV, Columns: []string{"user"}, Features: []parse.Feature{{Name: "user", Slot: 1, Literal: true}}}
+	check(t, parseRecords(t, old, "", []byte("667.0"), []byte("nan"), []byte("667")),
+		[]string{"user=[1:" + sig("667.0") + "] __position__=10", "user=[1:" + sig("nan") + "] __position__=20", "user=[1:667] __position__=30"}, nil)
 }

@@ -136,7 +136,7 @@ func TestColumnFaults(t *testing.T) {
 	opts := parse.Options{
 		Features: []parse.Feature{
 			{Name: "a", Column: "usr", Slot: 1},
-			{Name: "b", Column: "price", Slot: 1},
+			{Name: "b", Column: "price", Slot: 1, Type: parse.String},
 			{Name: "c", Column: "name", Kind: parse.Dense},
 			{Name: "d", Column: "name", Slot: 1, Type: parse.Int},
 			{Name: "e", Column: "user", Slot: 1, Type: parse.String},
@@ -147,7 +147,7 @@ func TestColumnFaults(t *testing.T) {
 	in := arrow.NewSchema(append([]arrow.Field{{Name: "odd", Type: arrow.ListOf(arrow.ListOf(arrow.PrimitiveTypes.Int64))}}, plain.Fields()[:9]...), nil)
 	_, err := parse.NewColumns(opts).Schema(in)
 	for _, want := range []string{
-		`there is no column "usr", did you mean "user"?`, `column "price": feature "b" has floats, not integers or text`, `column "name": feature "c" has text, not numbers`,
+		`there is no column "usr", did you mean "user"?`, `column "price": feature "b" has floats, not text`, `column "name": feature "c" has text, not numbers`,
 		`column "name": feature "d" has text, not integers`, `column "user": feature "e" has integers, not text`, `column "odd" is list<item: list<item: int64, nullable>, nullable>`,
 		`column "vec": feature "g" has floats, not integers`, pipeline.ColPosition,
 	} {

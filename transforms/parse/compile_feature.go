@@ -17,7 +17,7 @@ func (c *compiler) feature(o *Feature, index int) {
 	oneOf(c, what+": hash", o.Hash, "", HashNone, HashInt)
 	oneOf(c, what+": keep", o.Keep, "", KeepFirst, KeepLast)
 	f := feature{
-		name: o.Name, join: -1, kind: Sparse, typ: Auto, hash: o.Hash == HashInt, max: o.Max, last: o.Keep == KeepLast, dim: 1, values: o.Values,
+		name: o.Name, join: -1, kind: Sparse, typ: Auto, hash: o.Hash == HashInt, literal: o.Literal, max: o.Max, last: o.Keep == KeepLast, dim: 1, values: o.Values,
 		base: int64(o.Slot) << fid.SignatureBits, indicator: o.Indicator, buckets: o.Buckets, ignore: newIgnored(o.Ignore),
 	}
 	if o.Kind != "" {
@@ -94,6 +94,9 @@ func (c *compiler) sparse(what string, o *Feature, f *feature) {
 	typed := *f
 	if c.Format == LibFM && f.join < 0 {
 		typed.typ = Int
+	}
+	if typed.absent([]byte(o.Default)) {
+		c.fault("%s: default %q is what stands for a missing value", what, o.Default)
 	}
 	if typed.ignores([]byte(o.Default)) {
 		c.fault("%s: default %q is among the values to ignore", what, o.Default)

@@ -283,7 +283,7 @@ func (x *extractor) numberAt(col, at int, c condition, reason string) (y float32
 	}
 	switch x.v.kind {
 	case ints:
-		y = float32(x.v.ints[at])
+		y = x.v.float(at)
 	case texts:
 		var ok bool
 		if y, ok = parseNumber(x.v.texts[at]); !ok {
@@ -330,6 +330,9 @@ func (x *extractor) identify(r record) error {
 func (v *values) appendFirst(dst []byte) []byte {
 	switch v.kind {
 	case ints, pairs:
+		if v.isUnsigned(0) {
+			return strconv.AppendUint(dst, uint64(v.ints[0]), 10)
+		}
 		return strconv.AppendInt(dst, v.ints[0], 10)
 	case floats:
 		return strconv.AppendFloat(dst, float64(v.floats[0]), 'g', -1, 32)

@@ -22,6 +22,7 @@ type feature struct {
 	kind      Kind
 	typ       Type
 	hash      bool
+	literal   bool // text that looks like a float is hashed
 	text      bool // numbers may be read from text
 	split     []byte
 	re        *regexp.Regexp
@@ -178,10 +179,13 @@ func (f *feature) addSparse(o *output, v *values) error {
 				return err
 			}
 		}
-		return f.addInts(&o.fids, v.ints)
+		return f.addInts(&o.fids, v)
 	case floats:
-		if f.typ != Float {
+		if f.typ == String {
 			return f.wrongType(v)
+		}
+		if f.typ != Float {
+			return f.addWholes(&o.fids, v)
 		}
 		for _, x := range v.floats {
 			if !finite(x) {
@@ -190,11 +194,11 @@ func (f *feature) addSparse(o *output, v *values) error {
 			o.fids.items = append(o.fids.items, f.base|f.bucket(float64(x)))
 		}
 	case texts:
-		if (f.typ == Int || f.typ == Float) && !f.text {
+		if (f.typ == Int || f.typ == Float) && !f.text && !v.blank() {
 			return f.wrongType(v)
 		}
 		for _, t := range f.pieces(v) {
-			if len(t) == 0 || f.ignore.any() && f.ignores(t) {
+			if len(t) == 0 || f.absent(t) || f.ignore.any() && f.ignores(t) {
 				continue
 			}
 			x, err := f.textSignature(t)
@@ -207,12 +211,44 @@ func (f *feature) addSparse(o *output, v *values) error {
 	return nil
 }
 
+// absent reports whether text is not a number, which is no id.
+func (f *feature) absent(t []byte) bool {
+	return isNaN(t) && !f.literal && (f.typ == Auto || f.typ == Int)
+}
+
+// addWholes appends the fids of floats that are whole numbers to the open row.
+func (f *feature) addWholes(c *listColumn[int64], v *values) error {
+	for i, x := range v.floats {
+		if x != x {
+			continue
+		}
+		id, ok := v.whole(i)
+		switch {
+		case ok && f.hash:
+			c.items = append(c.items, f.base|int64(fid.HashInt(id)))
+		case ok && uint64(id) <= fid.MaxSignature:
+			c.items = append(c.items, f.base|id)
+		case ok:
+			return f.outOfRange(strconv.FormatInt(id, 10))
+		case x != float32(math.Trunc(float64(x))) || !finite(x):
+			return bad(reasonType, "feature %q is %g, and ids are whole numbers or text; for a number set kind: dense, or buckets", f.name, x)
+		default:
+			return bad(reasonType, "feature %q is %g as a float, which may have lost digits; write ids as integers, without an exponent", f.name, x)
+		}
+	}
+	return nil
+}
+
 // addInts appends the fids of integers to the open row.
-func (f *feature) addInts(c *listColumn[int64], xs []int64) error {
-	base, out := f.base, c.items
+func (f *feature) addInts(c *listColumn[int64], v *values) error {
+	base, out, xs := f.base, c.items, v.ints
 	switch {
 	case f.typ == Float:
-		for _, x := range xs {
+		for i, x := range xs {
+			if v.isUnsigned(i) {
+				out = append(out, base|f.bucket(float64(uint64(x))))
+				continue
+			}
 			out = append(out, base|f.bucket(float64(x)))
 		}
 	case f.hash:
@@ -220,9 +256,9 @@ func (f *feature) addInts(c *listColumn[int64], xs []int64) error {
 			out = append(out, base|int64(fid.HashInt(x)))
 		}
 	default:
-		for _, x := range xs {
+		for i, x := range xs {
 			if uint64(x) > fid.MaxSignature {
-				return f.outOfRange(strconv.FormatInt(x, 10))
+				return f.outOfRange(v.decimal(i))
 			}
 			out = append(out, base|x)
 		}
@@ -254,17 +290,17 @@ func (f *feature) addValues(o *output, v *values) error {
 func (f *feature) textSignature(t []byte) (int64, error) {
 	switch f.typ {
 	case Int:
+		if !f.literal {
+			t = cutPoint(t)
+		}
 		x, ok := parseInt(t)
 		if !ok {
-			return 0, bad(reasonNumber, "feature %q is %q, not an integer", f.name, t)
+			if u, fits := parseUint(t); fits {
+				return f.signature(int64(u), t)
+			}
+			return 0, bad(reasonNumber, "feature %q is %.200q, not an integer of 64 bits", f.name, t)
 		}
-		if f.hash {
-			return int64(fid.HashInt(x)), nil
-		}
-		if uint64(x) > fid.MaxSignature {
-			return 0, f.outOfRange(string(t))
-		}
-		return x, nil
+		return f.signature(x, t)
 	case Float:
 		x, ok := parseFloat(t)
 		if !ok {
@@ -276,17 +312,33 @@ func (f *feature) textSignature(t []byte) (int64, error) {
 		return f.bucket(float64(x)), nil
 	}
 	if f.typ == Auto {
-		if x, is, fits := autoInt(t); is {
-			switch {
-			case f.hash && fits:
-				return int64(fid.HashInt(x)), nil
-			case !fits || uint64(x) > fid.MaxSignature:
-				return 0, f.outOfRange(string(t))
+		digits := t
+		if !f.literal {
+			digits = cutPoint(t)
+		}
+		if x, is, fits := autoInt(digits); is {
+			if !fits {
+				u, ok := parseUint(digits)
+				if !ok {
+					return 0, bad(reasonRange, "feature %q is %.200s, an integer of more than 64 bits; type: string hashes it as text", f.name, t)
+				}
+				x = int64(u)
 			}
-			return x, nil
+			return f.signature(x, digits)
 		}
 	}
 	return int64(fid.HashBytes(t)), nil
+}
+
+// signature makes a signature of an integer, or of the 64 bits of one without a sign, which is written as text.
+func (f *feature) signature(x int64, text []byte) (int64, error) {
+	switch {
+	case f.hash:
+		return int64(fid.HashInt(x)), nil
+	case uint64(x) > fid.MaxSignature:
+		return 0, f.outOfRange(string(text))
+	}
+	return x, nil
 }
 
 // outOfRange refuses an integer that is no id and is not hashed. What it is decides the advice.
@@ -303,8 +355,8 @@ func (f *feature) addDense(o *output, v *values) error {
 	c, start := &o.dense, len(o.dense.values)
 	switch v.kind {
 	case ints:
-		for _, x := range v.ints {
-			c.values = append(c.values, float32(x))
+		for i := range v.ints {
+			c.values = append(c.values, v.float(i))
 		}
 	case floats, pairs:
 		if f.typ == Int && v.kind == floats {
@@ -312,7 +364,7 @@ func (f *feature) addDense(o *output, v *values) error {
 		}
 		c.values = append(c.values, v.floats...)
 	case texts:
-		if !f.text {
+		if !f.text && !v.blank() {
 			return f.wrongType(v)
 		}
 		for _, t := range f.pieces(v) {

@@ -116,6 +116,9 @@ func (x *extractor) heldOut(r record, payload []byte) (bool, error) {
 	}
 	switch x.v.kind {
 	case ints, pairs:
+		if x.v.isUnsigned(0) {
+			return float64(uint64(x.v.ints[0])) >= h.number, nil
+		}
 		return float64(x.v.ints[0]) >= h.number, nil
 	case floats:
 		return float64(x.v.floats[0]) >= h.number, nil

@@ -49,7 +49,7 @@ func (f *feature) ignores(t []byte) bool {
 		x, ok := parseNumber(t)
 		return ok && g.float(x)
 	}
-	x, is, fits := autoInt(t)
+	x, is, fits := autoInt(cutPoint(t))
 	return is && fits && g.int(x)
 }
 
@@ -58,13 +58,35 @@ func (f *feature) drop(v *values) {
 	g := &f.ignore
 	switch v.kind {
 	case ints:
-		if f.kind == Dense || f.typ == Float {
-			v.ints = slices.DeleteFunc(v.ints, func(x int64) bool { return g.float(float32(x)) })
-		} else {
-			v.ints = slices.DeleteFunc(v.ints, g.int)
+		n, unsigned := 0, v.unsigned
+		v.unsigned = v.unsigned[:0]
+		for i, x := range v.ints {
+			high := len(unsigned) > 0 && unsigned[0] == i
+			if high {
+				unsigned = unsigned[1:]
+			}
+			if numbers := f.kind == Dense || f.typ == Float; !numbers && g.int(x) || numbers && !high && g.float(float32(x)) {
+				continue
+			}
+			if high {
+				v.unsigned = append(v.unsigned, n)
+			}
+			v.ints[n] = x
+			n++
 		}
+		v.ints = v.ints[:n]
 	case floats:
-		v.floats = slices.DeleteFunc(v.floats, g.float)
+		n := 0
+		for i, x := range v.floats {
+			if g.float(x) {
+				continue
+			}
+			if v.floats[n] = x; len(v.wholes) > 0 {
+				v.wholes[n] = v.wholes[i]
+			}
+			n++
+		}
+		v.floats, v.wholes = v.floats[:n], v.wholes[:min(n, len(v.wholes))]
 	case pairs:
 		n := 0
 		for i, x := range v.ints {

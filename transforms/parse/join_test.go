@@ -92,7 +92,7 @@ func TestJoins(t *testing.T) {
 	}
 	wantBad := []string{
 		fmt.Sprintf(`src/part-0 position 30: bad side table value: %s, key "2": bad number: feature "age" is "old", not a number "2\t1\t1\t5\t9"`, users),
-		`src/part-0 position 50: bad number: feature "movie" is "x", not an integer "1\tx\t0\t5\t9"`,
+		`src/part-0 position 50: bad number: feature "movie" is "x", not an integer of 64 bits "1\tx\t0\t5\t9"`,
 	}
 	if diff := cmp.Diff(append(wantBad, wantBad...), bad.lines); diff != "" {
 		t.Errorf("bad rows (-want +got):\n%s", diff)

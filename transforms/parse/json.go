@@ -10,17 +10,18 @@ import (
 // jsonRecord reads one JSON object. The whole object is checked (RFC 8259), also what nobody asks for; of a name that
 // occurs twice the last value counts. Bytes of strings are passed on as they are, valid UTF-8 or not.
 type jsonRecord struct {
-	want  map[string]int // the program's columns
+	names []string       // the program's columns
+	want  map[string]int // the places of names
 	found [][]byte       // the raw value of each column, nil: not there
 }
 
 // maxJSONDepth bounds the nesting of arrays and objects.
 const maxJSONDepth = 100
 
-var errNested = errors.New("an array within an array, or an object")
+var errNested = errors.New("an array within an array, or an object; a feature is a number, a text, or a list of one of these")
 
 func newJSONRecord(p *program) *jsonRecord {
-	r := &jsonRecord{want: map[string]int{}, found: make([][]byte, len(p.columns))}
+	r := &jsonRecord{names: p.columns, want: map[string]int{}, found: make([][]byte, len(p.columns))}
 	for i, name := range p.columns {
 		r.want[name] = i
 	}
@@ -66,6 +67,15 @@ func (r *jsonRecord) get(col int, v *values) error {
 	if raw == nil {
 		return nil
 	}
+	err := v.readJSON(raw)
+	if row, ok := err.(*rowError); ok { // as it was made
+		row.err = fmt.Errorf("column %q: %w", r.names[col], row.err)
+	}
+	return err
+}
+
+// readJSON takes one valid JSON value, or those of an array.
+func (v *values) readJSON(raw []byte) error {
 	if raw[0] != '[' {
 		return v.addJSON(raw)
 	}
@@ -92,10 +102,14 @@ func (v *values) addJSON(raw []byte) error {
 	case 'n':
 		return nil
 	case '"':
-		if v.kind != none && v.kind != texts {
+		t := raw[1 : len(raw)-1]
+		switch {
+		case v.kind == none || v.kind == texts:
+		case len(t) == 0: // as null
+			return nil
+		default:
 			return bad(reasonType, "text among %s", v.kind)
 		}
-		t := raw[1 : len(raw)-1]
 		if bytes.IndexByte(t, '\\') >= 0 {
 			var err error
 			if t, err = unescape(raw); err != nil {
@@ -105,8 +119,11 @@ func (v *values) addJSON(raw []byte) error {
 		v.kind, v.texts = texts, append(v.texts, t)
 		return nil
 	}
+	if v.kind == texts && !v.blank() {
+		return bad(reasonType, "%.100s among text", raw)
+	}
 	if v.kind == texts {
-		return bad(reasonType, "%s among text", raw)
+		v.kind, v.texts = none, v.texts[:0]
 	}
 	switch raw[0] {
 	case 't':
@@ -115,28 +132,45 @@ func (v *values) addJSON(raw []byte) error {
 		return v.addJSONInt(0)
 	}
 	if !bytes.ContainsAny(raw, ".eE") {
-		x, ok := parseInt(raw)
-		if !ok {
-			return bad(reasonNumber, "%s does not fit 64 bits", raw)
+		if x, ok := parseInt(raw); ok {
+			return v.addJSONInt(x)
 		}
-		return v.addJSONInt(x)
+		u, ok := parseUint(raw)
+		if !ok {
+			return bad(reasonNumber, "%.100s has more than 64 bits; write it as text, which type: string hashes", raw)
+		}
+		if v.kind != floats {
+			v.unsigned = append(v.unsigned, len(v.ints))
+			return v.addJSONInt(int64(u))
+		}
+		v.floats, v.wholes = append(v.floats, float32(u)), append(v.wholes, notWhole)
+		return nil
 	}
 	x, ok := parseFloat(raw)
 	if !ok {
-		return bad(reasonNumber, "%s does not fit a float", raw)
+		return bad(reasonNumber, "%.100s does not fit a float of 32 bits, which ends at about ±3.4e38", raw)
 	}
 	if v.kind == ints {
-		for _, i := range v.ints {
-			v.floats = append(v.floats, float32(i))
+		for i, x := range v.ints {
+			if v.floats = append(v.floats, v.float(i)); v.isUnsigned(i) {
+				x = notWhole
+			}
+			v.wholes = append(v.wholes, x)
 		}
 	}
-	v.kind, v.floats = floats, append(v.floats, x)
+	whole := int64(notWhole)
+	if digits := cutPoint(raw); len(digits) < len(raw) {
+		if x, is, fits := autoInt(digits); is && fits {
+			whole = x
+		}
+	}
+	v.kind, v.floats, v.wholes = floats, append(v.floats, x), append(v.wholes, whole)
 	return nil
 }
 
 func (v *values) addJSONInt(x int64) error {
 	if v.kind == floats {
-		v.floats = append(v.floats, float32(x))
+		v.floats, v.wholes = append(v.floats, float32(x)), append(v.wholes, x)
 		return nil
 	}
 	v.kind, v.ints = ints, append(v.ints, x)

@@ -48,11 +48,12 @@ type Type string
 const (
 	// Auto takes what is there, and means the same in every format, so that a csv file and a stream of tf.Example or JSON
 	// give equal rows. A sparse feature takes integers as integers, also where they are written as text (667, -5, and true
-	// and false for 1 and 0, as JSON writes them), and hashes all other text (007, +1, 1.0, abc); floats are the wrong
-	// type. A dense one takes integers and floats, and in csv, tsv and side tables, where everything is text, the numbers
+	// and false for 1 and 0, as JSON writes them). A whole number that is written with a point is that integer (667.0), in
+	// text, JSON, float_list, FLOAT and DOUBLE; other floats make the row bad. nan, NaN and NAN are missing. All other text
+	// is hashed (007, +1, 1.5, abc). A dense one takes integers and floats, and in csv, tsv and side tables, where everything is text, the numbers
 	// that it says.
 	Auto Type = "auto"
-	// Int takes integers. Text is read as a decimal number in csv, tsv and side tables, and wherever Regexp or Split
+	// Int takes integers, and floats as Auto does. Text is read as a decimal number in csv, tsv and side tables, and wherever Regexp or Split
 	// say that it is text; elsewhere text is the wrong type.
 	Int Type = "int"
 	// String takes text and hashes it.
@@ -70,7 +71,8 @@ type Hash string
 const (
 	// HashNone: the integer is the signature; a negative one or one above [fid.MaxSignature] makes the row bad.
 	HashNone Hash = "none"
-	// HashInt: [fid.HashInt] of the integer is the signature.
+	// HashInt: [fid.HashInt] of the integer is the signature. An integer above the largest int64 has the hash of its 64 bits, as in a column of
+	// Parquet's uint64.
 	HashInt Hash = "hash"
 )
 
@@ -128,6 +130,9 @@ type Feature struct {
 	Kind Kind
 	Type Type
 	Hash Hash
+	// Literal hashes text that looks like a float (667.0, nan) as it stands, as all releases did before text meant the same as numbers: for
+	// models that were trained then.
+	Literal bool
 	// Split cuts text into several values: "|".
 	Split string
 	// Regexp takes a part of the text (Go syntax, regexp/syntax): the first group, or without groups the whole match. No

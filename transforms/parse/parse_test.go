@@ -64,7 +64,7 @@ func TestTFExample(t *testing.T) {
 	add(func() { e.Int64s("rating", 3) }) // everything else missing
 	add(func() { e.Int64s("user", 1) })   // no label
 	add(func() { e.Strings("city", "u7"); e.Int64s("rating", 5) })
-	add(func() { e.Floats("user", 7); e.Int64s("rating", 5) })
+	add(func() { e.Floats("user", 7.5); e.Int64s("rating", 5) })
 	add(func() { e.Int64s("user", -1); e.Int64s("rating", 5) })
 	add(func() { e.Int64s("user", 1<<48); e.Int64s("rating", 5) })
 	add(func() { e.Int64s("tags", 3); e.Int64s("rating", 5) })
@@ -89,7 +89,7 @@ func TestTFExample(t *testing.T) {
 		[]string{
 			fmt.Sprintf(`src/part-0 position 20: no label: column "rating" %q`, records[2]),
 			fmt.Sprintf(`src/part-0 position 30: wrong type: feature "city" has text, not integers %q`, records[3]),
-			fmt.Sprintf(`src/part-0 position 40: wrong type: feature "user" has floats, not integers or text %q`, records[4]),
+			fmt.Sprintf(`src/part-0 position 40: wrong type: feature "user" is 7.5, and ids are whole numbers or text; for a number set kind: dense, or buckets %q`, records[4]),
 			fmt.Sprintf(`src/part-0 position 50: id out of range: feature "user" is -1, and ids are 0 to 281474976710655; if it pads a list, set ignore: [-1] in the job or send no padding; if it is an id, set hash: hash %q`, records[5]),
 			fmt.Sprintf(`src/part-0 position 60: id out of range: feature "user" is 281474976710656, and ids are 0 to 281474976710655; set hash: hash in the job %q`, records[6]),
 			fmt.Sprintf(`src/part-0 position 70: wrong type: feature "tags" has integers, not text %q`, records[7]),
@@ -229,7 +229,7 @@ func TestCSV(t *testing.T) {
 	var bad []string
 	for i, reason := range []string{
 		"wrong number of fields: 5 instead of 6", "wrong number of fields: 7 instead of 6",
-		`bad number: feature "id" is "7.5", not an integer`, `bad number: feature "fare" is "1e99", not a number`,
+		`bad number: feature "id" is "7.5", not an integer of 64 bits`, `bad number: feature "fare" is "1e99", not a number`,
 		`not finite: feature "fare" is NaN`, `wrong length: feature "at" has 3 values, not 2`,
 		"malformed csv: field 4 has a quote or a line end outside of quotes", "malformed csv: field 4 continues after its closing quote",
 		"malformed csv: field 4 has no closing quote", "malformed csv: field 4 has a quote or a line end outside of quotes",
@@ -421,14 +421,14 @@ func TestJSONL(t *testing.T) {
 	var bad []string
 	for i, reason := range []string{
 		`no label: column "click"`,
-		`wrong type: feature "user" has floats, not integers or text`,
-		`wrong type: 1 among text`,
-		`wrong type: text among integers`,
-		`wrong type: an array within an array, or an object`,
-		`wrong type: an array within an array, or an object`,
+		`wrong type: feature "user" is 1.5, and ids are whole numbers or text; for a number set kind: dense, or buckets`,
+		`wrong type: column "tags": 1 among text`,
+		`wrong type: column "tags": text among integers`,
+		`wrong type: column "tags": an array within an array, or an object; a feature is a number, a text, or a list of one of these`,
+		`wrong type: column "age": an array within an array, or an object; a feature is a number, a text, or a list of one of these`,
 		`wrong type: feature "age" has text, not numbers`,
-		`bad number: 1e99 does not fit a float`,
-		`bad number: 99999999999999999999 does not fit 64 bits`,
+		`bad number: column "age": 1e99 does not fit a float of 32 bits, which ends at about ±3.4e38`,
+		`bad number: column "user": 99999999999999999999 has more than 64 bits; write it as text, which type: string hashes`,
 		`malformed json: '}' at byte 11 where a string should be`,
 		`malformed json: '1' at byte 10 where a comma or the end of the object should be`,
 		`malformed json: 'x' at byte 12 where nothing should be`,

@@ -2,6 +2,8 @@ package parse
 
 import (
 	"bytes"
+	"math"
+	"slices"
 	"strconv"
 
 	"github.com/monolith-go/monolith/internal/decimal"
@@ -38,6 +40,52 @@ type values struct {
 	floats []float32
 	texts  [][]byte
 	pieces [][]byte // scratch of [feature.pieces]
+	// unsigned are the places in ints of numbers above the largest int64, whose 64 bits are there.
+	unsigned []int
+	// wholes are the whole numbers that floats are exactly, or notWhole; empty where floats are all that the record has.
+	wholes []int64
+}
+
+// notWhole stands in wholes for a number that is no exact whole one.
+const notWhole = math.MinInt64
+
+// float is the number at an index of ints.
+func (v *values) float(at int) float32 {
+	if v.isUnsigned(at) {
+		return float32(uint64(v.ints[at]))
+	}
+	return float32(v.ints[at])
+}
+
+func (v *values) isUnsigned(at int) bool {
+	return len(v.unsigned) > 0 && slices.Contains(v.unsigned, at)
+}
+
+// decimal is the number at an index of ints as text.
+func (v *values) decimal(at int) string {
+	if v.isUnsigned(at) {
+		return strconv.FormatUint(uint64(v.ints[at]), 10)
+	}
+	return strconv.FormatInt(v.ints[at], 10)
+}
+
+// whole is the whole number at an index of floats; false: it is not one, or may have lost digits.
+func (v *values) whole(at int) (int64, bool) {
+	if len(v.wholes) > 0 {
+		return v.wholes[at], v.wholes[at] != notWhole
+	}
+	const most = 1 << 24 // up to here each whole number is a float32
+	x := v.floats[at]
+	return int64(x), x >= -most && x <= most && x == float32(int64(x))
+}
+
+// wholeOf is a double as one of wholes.
+func wholeOf(x float64) int64 {
+	const most = 1 << 53 // up to here each whole number is a float64
+	if x >= -most && x <= most && x == float64(int64(x)) {
+		return int64(x)
+	}
+	return notWhole
 }
 
 // len is the number of values.
@@ -55,6 +103,7 @@ func (v *values) len() int {
 
 func (v *values) reset() {
 	v.kind, v.ints, v.floats, v.texts = none, v.ints[:0], v.floats[:0], v.texts[:0]
+	v.unsigned, v.wholes = v.unsigned[:0], v.wholes[:0]
 }
 
 // record takes records of one format apart. The columns are numbered in the order of [program.columns].
@@ -63,6 +112,11 @@ type record interface {
 	read(payload []byte) error
 	// get puts what a column holds into v. An empty list is none.
 	get(col int, v *values) error
+}
+
+// blank reports whether all texts are empty.
+func (v *values) blank() bool {
+	return !slices.ContainsFunc(v.texts, func(t []byte) bool { return len(t) > 0 })
 }
 
 // parseInt reads a decimal number with an optional sign.
@@ -92,8 +146,38 @@ func parseInt(b []byte) (int64, bool) {
 	return v, true
 }
 
+// cutPoint takes the point and the zeros off a whole number that is written as programs write floats: 667.0 is 667.
+func cutPoint(b []byte) []byte {
+	if len(b) < 3 || b[len(b)-1] != '0' {
+		return b
+	}
+	digits := bytes.TrimRight(b, "0")
+	if n := len(digits) - 1; n > 0 && digits[n] == '.' && digits[n-1]-'0' <= 9 {
+		return digits[:n]
+	}
+	return b
+}
+
+// isNaN reports whether text is not a number, as programs write it for a missing one.
+func isNaN(b []byte) bool {
+	if len(b) != 3 {
+		return false
+	}
+	switch string(b) {
+	case "nan", "NaN", "NAN":
+		return true
+	}
+	return false
+}
+
+// parseUint reads the decimal number of 64 bits without a sign.
+func parseUint(b []byte) (uint64, bool) {
+	v, err := strconv.ParseUint(string(b), 10, 64)
+	return v, err == nil
+}
+
 // autoInt reads text as [Auto] does. is: the text is an integer as JSON writes one, decimal and without a leading zero or
-// plus, or one of the words true (1) and false (0). fits: it fits 64 bits.
+// plus, or one of the words true (1) and false (0). fits: it fits 64 bits with a sign.
 func autoInt(b []byte) (x int64, is, fits bool) {
 	switch string(b) {
 	case "true":
