@@ -40,3 +40,25 @@ func TestRequestsLeaveRoomForWhatIsMadeOfThem(t *testing.T) {
 		}
 	}
 }
+
+// TestCollectorLeavesRoomForAllElse: the collector's limit counts what the process has beside rows and the collector's heap, measured as tables grow.
+func TestCollectorLeavesRoomForAllElse(t *testing.T) {
+	t.Parallel()
+	const lots = 1 << 40 // far beyond this test's heap
+	root := fstest.MapFS{}
+	o := outsideOfGo{root: root}
+	if got := o.bytes(measureEvery); got != measureEvery {
+		t.Errorf("where nothing can be measured: %d", got)
+	}
+	root["proc/self/status"] = &fstest.MapFile{Data: fmt.Appendf(nil, "RssAnon: %d kB\n", int64(lots)>>10)}
+	if got := o.bytes(measureEvery + 1); got != measureEvery+1 {
+		t.Errorf("before tables have grown: %d", got)
+	}
+	if got := o.bytes(2 * measureEvery); got < lots/2 || got > lots {
+		t.Errorf("with %d bytes resident: %d", int64(lots), got)
+	}
+	root["proc/self/status"] = &fstest.MapFile{Data: []byte("RssAnon: 1 kB\n")} // less than mapped: pages that were never touched
+	if got := o.bytes(0); got != 0 {
+		t.Errorf("with nothing resident: %d", got)
+	}
+}

@@ -24,8 +24,8 @@ func Find(root fs.FS) (l Limit, ok bool) {
 		l, ok = Limit{n, "the machine"}, true
 	}
 	for _, dir := range groups(root) {
-		for _, name := range []string{"memory.max", "memory.limit_in_bytes"} {
-			if n, found := number(root, path.Join(dir, name)); found && (!ok || n < l.Bytes) {
+		for _, v := range versions {
+			if n, found := number(root, path.Join(dir, v.limit)); found && (!ok || n < l.Bytes) {
 				l, ok = Limit{n, "control group /" + dir}, true
 			}
 		}
@@ -33,12 +33,67 @@ func Find(root fs.FS) (l Limit, ok bool) {
 	return l, ok
 }
 
-// Free returns how much memory the machine has left for all programs; ok is false when that is not known.
-func Free(root fs.FS) (bytes int64, ok bool) { return meminfo(root, "MemAvailable:") }
+// Free returns how much memory is left, of the machine for all programs or of a control group for all of its processes, whichever is less. Files that the
+// system has read or written count as free: it drops them first. ok is false when nothing is known.
+func Free(root fs.FS) (bytes int64, ok bool) {
+	bytes, ok = meminfo(root, "MemAvailable:")
+	for _, dir := range groups(root) {
+		for _, v := range versions {
+			limit, found := number(root, path.Join(dir, v.limit))
+			if !found {
+				continue
+			}
+			used, found := number(root, path.Join(dir, v.used))
+			if !found {
+				continue
+			}
+			for _, key := range v.files {
+				n, _ := stat(root, path.Join(dir, "memory.stat"), key)
+				used -= n
+			}
+			if free := limit - used; !ok || free < bytes {
+				bytes, ok = free, true
+			}
+		}
+	}
+	return bytes, ok
+}
+
+// versions are the files of control groups, of version 2 and 1: those with the limit and what is used, and the keys of memory.stat that count files which the system has in memory.
+var versions = []struct {
+	limit, used string
+	files       [2]string
+}{
+	{"memory.max", "memory.current", [2]string{"active_file", "inactive_file"}},
+	{"memory.limit_in_bytes", "memory.usage_in_bytes", [2]string{"total_active_file", "total_inactive_file"}},
+}
+
+// stat is a line of a file of keys and numbers.
+func stat(root fs.FS, name, key string) (int64, bool) {
+	b, err := fs.ReadFile(root, name)
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(b)) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), " "); ok && k == key {
+			n, err := strconv.ParseInt(v, 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}
+
+// Resident is how much memory this process has, without the files that it maps; ok is false when that is not known.
+func Resident(root fs.FS) (bytes int64, ok bool) {
+	return kilobytes(root, "proc/self/status", "RssAnon:")
+}
 
 // meminfo is a line of /proc/meminfo.
-func meminfo(root fs.FS, key string) (int64, bool) {
-	b, err := fs.ReadFile(root, "proc/meminfo")
+func meminfo(root fs.FS, key string) (int64, bool) { return kilobytes(root, "proc/meminfo", key) }
+
+// kilobytes is a line of a file of /proc whose unit is kB.
+func kilobytes(root fs.FS, name, key string) (int64, bool) {
+	b, err := fs.ReadFile(root, name)
 	if err != nil {
 		return 0, false
 	}

@@ -53,3 +53,51 @@ func TestFind(t *testing.T) {
 		t.Errorf("this machine: %+v", l)
 	}
 }
+
+// TestFree: what is left is the least of the machine and of every group above the process. Files that the system has in memory count as free.
+func TestFree(t *testing.T) {
+	t.Parallel()
+	const machine = "MemTotal: 4096 kB\nMemAvailable: 1024 kB\n"
+	for _, tc := range []struct {
+		name  string
+		files map[string]string
+		want  int64
+		ok    bool
+	}{
+		{"nothing", nil, 0, false},
+		{"machine", map[string]string{"proc/meminfo": machine}, 1 << 20, true},
+		{"version 2", map[string]string{
+			"proc/meminfo": machine, "proc/self/cgroup": "0::/a/b\n",
+			"sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/b/memory.current": "5\n",
+			"sys/fs/cgroup/a/memory.max": "1000000\n", "sys/fs/cgroup/a/memory.current": "900000\n",
+			"sys/fs/cgroup/a/memory.stat": "anon 600000\nfile 300000\nactive_file 100000\ninactive_file 150000\n",
+		}, 350000, true},
+		{"version 1", map[string]string{
+			"proc/meminfo": machine, "proc/self/cgroup": "5:cpu,memory:/x\n",
+			"sys/fs/cgroup/memory/x/memory.limit_in_bytes": "1000000\n", "sys/fs/cgroup/memory/x/memory.usage_in_bytes": "1000000\n",
+			"sys/fs/cgroup/memory/x/memory.stat": "active_file 1\ninactive_file 1\ntotal_active_file 100\ntotal_inactive_file 50\n",
+		}, 150, true},
+		{"a group with more than the machine", map[string]string{
+			"proc/meminfo": machine, "proc/self/cgroup": "0::/\n",
+			"sys/fs/cgroup/memory.max": "4000000\n", "sys/fs/cgroup/memory.current": "10\n",
+		}, 1 << 20, true},
+		{"a group that does not say what it uses", map[string]string{
+			"proc/meminfo": machine, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1000\n",
+		}, 1 << 20, true},
+	} {
+		root := fstest.MapFS{}
+		for name, text := range tc.files {
+			root[name] = &fstest.MapFile{Data: []byte(text)}
+		}
+		if got, ok := memlimit.Free(root); got != tc.want || ok != tc.ok {
+			t.Errorf("%s: %d, %v; want %d, %v", tc.name, got, ok, tc.want, tc.ok)
+		}
+	}
+	root := fstest.MapFS{"proc/self/status": {Data: []byte("VmRSS:\t 90 kB\nRssAnon:\t      64 kB\nRssFile:\t 26 kB\n")}}
+	if got, ok := memlimit.Resident(root); got != 64<<10 || !ok {
+		t.Errorf("resident: %d, %v", got, ok)
+	}
+	if _, ok := memlimit.Resident(fstest.MapFS{}); ok {
+		t.Error("without /proc something is resident")
+	}
+}

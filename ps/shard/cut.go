@@ -208,12 +208,14 @@ func (n *Node) WriteCut(ctx context.Context, id uint64, o ps.WriteOptions) (*sna
 		return nil, fmt.Errorf("ps: shard %d of %d does not see the folder %s that shard 0 has made; snapshots need a folder that all shards see under one name: %w",
 			n.opts.Index, n.numShards(), o.Dir, ps.ErrNoDir)
 	}
-	pace := newPace(ctx, n.opts.Writers, alone, n.calls.Load)
+	writers := min(n.opts.Writers, snapshot.Writers(n.opts.Layout, n.opts.Memory.WorkLimit())) // others wait for memory
+	pace := newPace(ctx, writers, alone, n.calls.Load)
 	if o.Hurry {
 		pace.hurry()
 	}
 	w := snapshot.NewPart(snapshot.PartOptions{
 		FS: n.opts.FS, Dir: o.Dir, Layout: n.opts.Layout, Shard: n.opts.Index, Need: n.bytes(cut) + waitingBytes(cut), Pause: pace.pause, Threads: pace.threads,
+		Memory: n.opts.Memory, Context: ctx,
 	})
 	for t, tc := range cut.Tables {
 		next := func(dst *table.Rows, limit int) bool {

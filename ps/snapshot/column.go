@@ -1,6 +1,8 @@
 package snapshot
 
 import (
+	"slices"
+
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -72,8 +74,11 @@ type columns struct {
 	parts [][]float32
 }
 
-func newColumns(t Table) *columns {
-	return &columns{table: t, rows: rowsSchema(t), state: stateSchema(t), parts: make([][]float32, 2*len(t.Segments))}
+func newColumns(t Table, work *table.Work) *columns {
+	for len(work.Columns) < 2*len(t.Segments) {
+		work.Columns = append(work.Columns, nil)
+	}
+	return &columns{table: t, rows: rowsSchema(t), state: stateSchema(t), parts: work.Columns}
 }
 
 // weights is the record batch of rows without their state.
@@ -119,7 +124,7 @@ func (c *columns) take(part int, m []float32, n, stride, at, width int) []float3
 	if width == stride {
 		return m
 	}
-	out := c.parts[part][:0]
+	out := slices.Grow(c.parts[part][:0], n*width)
 	for i := range n {
 		out = append(out, m[i*stride+at:][:width]...)
 	}

@@ -39,6 +39,34 @@ func batchRows(dim, stateDim int) int {
 	return min(maxBatchRows, max(4096, maxBatchBytes/(24+4*(dim+stateDim))))
 }
 
+// workOf returns the rows of a record batch where writers may work with limit bytes together (0: no bound), and the bytes that a writer needs for them: the rows, and
+// copies of their columns where the table has several segments.
+func workOf(t Table, limit int64) (batch int, bytes int64) {
+	row := int64(24 + 4*(t.Dim()+t.StateDim()))
+	copies := int64(1)
+	if len(t.Segments) > 1 {
+		copies = 2
+	}
+	batch = batchRows(t.Dim(), t.StateDim())
+	if limit > 0 {
+		batch = int(max(copyRows, min(int64(batch), limit/(copies*row))))
+	}
+	return batch, int64(batch) * copies * row
+}
+
+// Writers is how many parts may be written at the same time where writers may work with limit bytes together (0: no bound).
+func Writers(l *param.Layout, limit int64) int {
+	if limit == 0 {
+		return math.MaxInt
+	}
+	largest := int64(1)
+	for _, t := range tablesOf(l) {
+		_, bytes := workOf(t, limit)
+		largest = max(largest, bytes)
+	}
+	return int(max(limit/largest, 1))
+}
+
 // Part is what one shard wrote of a snapshot: durable files that the manifest will name.
 type Part struct {
 	Files []FileInfo
@@ -65,6 +93,9 @@ type PartOptions struct {
 	// Threads, if not nil, is how many threads may work on the next rows, asked for every record batch; nil: one. Where it is more than one, Pause is
 	// called by all of them, also at the same time. Files and digest are the same with any number.
 	Threads func() int
+	// Memory bounds what this writer and others of the process work with at the same time; nil: there is no bound. Context ends waits for it.
+	Memory  *table.Memory
+	Context context.Context
 	// suffix is part of the names of all files: those of a snapshot that is compacted lie beside those that it had.
 	suffix string
 }
@@ -76,8 +107,6 @@ type PartWriter struct {
 	tables []Table
 	part   Part
 	wrote  atomic.Int64
-	// rows are the rows of two record batches: with several threads one is collected while the other is written.
-	rows [2]table.Rows
 	// digests are scratch of threads.
 	digests []Digest
 }
@@ -93,6 +122,9 @@ func NewPart(o PartOptions) *PartWriter {
 	}
 	if o.Threads == nil {
 		o.Threads = func() int { return 1 }
+	}
+	if o.Context == nil {
+		o.Context = context.Background()
 	}
 	return &PartWriter{o: o, tables: tablesOf(o.Layout)}
 }
@@ -153,7 +185,7 @@ func (w *PartWriter) Changed(tbl int, next func(dst *table.Rows, limit int) bool
 		return err
 	}
 	if rows == nil { // files without rows say how many there are
-		cols := newColumns(w.tables[tbl])
+		cols := newColumns(w.tables[tbl], &table.Work{})
 		if err := w.empty(w.name("rows", tbl), cols.rows, info); err != nil {
 			return err
 		}
@@ -209,8 +241,15 @@ func (w *PartWriter) removed(tbl int, keys []int64) error {
 
 // write writes files of rows and of their state, which are described by info; none when there are no rows, and then it returns nil.
 func (w *PartWriter) write(t Table, info FileInfo, next func(dst *table.Rows, limit int) bool) (rows *file, err error) {
-	o := output{w: w, table: t, info: info, cols: newColumns(t)}
-	batch := batchRows(t.Dim(), t.StateDim())
+	batch, bytes := workOf(t, w.o.Memory.WorkLimit())
+	work, err := w.o.Memory.Borrow(w.o.Context, bytes)
+	if err != nil {
+		return nil, err
+	}
+	defer work.Release()
+	o := output{w: w, table: t, info: info, cols: newColumns(t, work)}
+	// With several threads one record batch is collected while the other is written, if there is memory for two.
+	both := false
 	wait := func() error { return nil }
 	defer func() {
 		if err != nil {
@@ -220,9 +259,12 @@ func (w *PartWriter) write(t Table, info FileInfo, next func(dst *table.Rows, li
 	}()
 	at := 0
 	for more := true; more; {
-		rows := &w.rows[at]
+		rows := &work.Rows[at]
 		rows.Reset()
 		for more && len(rows.Keys)+copyRows <= batch {
+			if n := len(rows.Keys) + copyRows; cap(rows.Keys) < n || cap(rows.Weights) < n*t.Dim() || cap(rows.State) < n*t.StateDim() { // twice as many, up to a batch
+				rows.Grow(min(max(len(rows.Keys), copyRows), batch-len(rows.Keys)), t.Dim(), t.StateDim())
+			}
 			more = next(rows, copyRows)
 			w.o.Pause()
 		}
@@ -237,7 +279,11 @@ func (w *PartWriter) write(t Table, info FileInfo, next func(dst *table.Rows, li
 			return nil, err
 		}
 		if threads > 1 {
-			at = 1 - at
+			if both = both || work.Extend(bytes); both {
+				at = 1 - at
+			} else if err := wait(); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if err := wait(); err != nil || o.rows == nil {
