@@ -407,12 +407,12 @@ func TestOutputsDoNotFeedTheSource(t *testing.T) {
 	const rest = "version: 1\nparse: {format: jsonl, features: [{name: user}], label: click}\nmodel: lr\n"
 	const kafka, files = `source: {kafka: {brokers: ["a:1", "b:1"], topic: in}}`, `source: {text: {files: ["x/*.gz"]}}`
 	for _, c := range []struct{ source, outputs, want string }{
-		{kafka, `outputs: [{name: r, of: rows, to: {kafka: {brokers: ["b:1"], topic: in}}}]`, "outputs[0].to.kafka.topic: is where a source"},
+		{kafka, `outputs: [{name: r, of: rows, to: {kafka: {brokers: ["b:1"], topic: in}}}]`, "outputs[0].to.kafka.topic: is read by the job too"},
 		{kafka, `outputs: [{name: r, of: rows, to: {kafka: {brokers: ["c:1"], topic: in}}}]`, ""},
 		{kafka, `outputs: [{name: r, of: rows, to: {kafka: {brokers: ["b:1"], topic: out}}}]`, ""},
-		{files, `outputs: [{name: r, of: rows, to: {jsonl: ./y/../x}}]`, "outputs[0].to.jsonl.dir: is where a source"},
+		{files, `outputs: [{name: r, of: rows, to: {jsonl: ./y/../x}}]`, "outputs[0].to.jsonl.dir: is read by the job too"},
 		{files, `outputs: [{name: r, of: rows, to: {jsonl: y}}]`, ""},
-		{files, `eval: {source: {text: {files: [y/a]}}, outputs: [{name: r, of: rows, to: {jsonl: y}}]}`, "eval.outputs[0].to.jsonl.dir: is where a source"},
+		{files, `eval: {source: {text: {files: [y/a]}}, outputs: [{name: r, of: rows, to: {jsonl: y}}]}`, "eval.outputs[0].to.jsonl.dir: is read by the job too"},
 	} {
 		_, err := job.Decode([]byte(rest+c.source+"\n"+c.outputs+"\n"), "job.yaml", job.LoadOptions{})
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

@@ -141,8 +141,27 @@ type Local interface{ LocalPaths() []LocalPath }
 type LocalPath struct {
 	// Key is that of the section, and Path what is set there.
 	Key, Path string
-	// Written: executors write there; otherwise they read.
+	// Written: executors write there; otherwise they read, and Path may be a pattern.
 	Written bool
+	// Folder: Path is a folder whose files are meant.
+	Folder bool
+	// Files are patterns of the files that are written; nil: Path alone.
+	Files []string
+}
+
+// Topics is a section that reads or writes topics. A job does not write what it reads: it goes by this and by [Local].
+type Topics interface{ Topics() []Topic }
+
+// Topic is a topic of a cluster of brokers.
+type Topic struct {
+	// Key is that of the section that names it.
+	Key string
+	// Brokers are addresses to begin with.
+	Brokers []string
+	Topic   string
+	Written bool
+	// Cluster asks the brokers which cluster they are of, for a few seconds at most; empty: they do not say. nil: nobody can be asked.
+	Cluster func(ctx context.Context) (string, error)
 }
 
 // OrderedFiles is a source of files that can be read in an order that is not their names'.
@@ -381,7 +400,8 @@ type DeadLetter struct {
 	New       func() DeadLetterConfig
 }
 
-// DeadLetterConfig is the section of a place for bad records. It may have the method of [Checker].
+// DeadLetterConfig is the section of a place for bad records. It may have the method of [Checker], and has those of [Local] or
+// [Topics] as they apply.
 type DeadLetterConfig interface {
 	// Open opens the place for a worker. The caller closes it.
 	Open(worker string) (LetterBox, error)
@@ -397,7 +417,7 @@ type Sink struct {
 	New       func() SinkConfig
 }
 
-// SinkConfig is the section of a sink. It may have the methods of [Checker] and [Feeder].
+// SinkConfig is the section of a sink. It may have the methods of [Checker], and has those of [Local] or [Topics] as they apply.
 type SinkConfig interface {
 	// Sink describes the sink, without I/O but for secrets. Its writers are [OutputWriter].
 	Sink(w Writing) (pipeline.Sink[*pipeline.Batch], error)
@@ -412,12 +432,6 @@ type FolderSink interface {
 	SinkConfig
 	// InFolder returns one that writes to a folder, files of about so many rows at most, 0: as usual, with all else at its default.
 	InFolder(dir string, rowsPerFile int64) SinkConfig
-}
-
-// Feeder is a sink that can write what a source reads.
-type Feeder interface {
-	// Feeds reports whether it would write to where the source of a job reads; key is the one that is at fault.
-	Feeds(source SourceConfig) (key string, ok bool)
 }
 
 // Writing is what a job tells a sink beside its section.

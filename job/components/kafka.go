@@ -2,6 +2,7 @@ package components
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"net"
@@ -172,6 +173,20 @@ func (k *Kafka) Bounded() bool { return !k.End.IsZero() }
 
 // StreamName implements [component.Stream].
 func (k *Kafka) StreamName() string { return cmp.Or(k.Name, k.Topic) }
+
+// Topics implements [component.Topics].
+func (k *Kafka) Topics() []component.Topic {
+	return []component.Topic{{
+		Key: "topic", Brokers: k.Brokers, Topic: k.Topic,
+		Cluster: func(ctx context.Context) (string, error) {
+			o, err := k.options()
+			if err != nil {
+				return "", err
+			}
+			return clusterOf(ctx, o)
+		},
+	}}
+}
 
 // WithoutEnd implements [component.Endless].
 func (k *Kafka) WithoutEnd() component.SourceConfig {

@@ -76,3 +76,6 @@ func (k *kafkaPast) OpenBlocks(component.Opening) (pipeline.Source[*pipeline.Blo
 	opts.Start, opts.End = kafkasource.Bound{Offsets: k.start}, kafkasource.Bound{Offsets: k.end}
 	return kafkasource.New(opts)
 }
+
+// Topics implements [component.Topics].
+func (k *kafkaPast) Topics() []component.Topic { return k.of.Topics() }

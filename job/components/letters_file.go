@@ -38,7 +38,12 @@ func (f *FileLetters) Shared() (ok bool, key, hint string) {
 
 // LocalPaths implements [component.Local].
 func (f *FileLetters) LocalPaths() []component.LocalPath {
-	return []component.LocalPath{{Key: "path", Path: f.Path, Written: true}}
+	escaped := strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, "{worker}", "*").Replace(f.Path)
+	files := []string{escaped}
+	if f.MaxBytes > 0 {
+		files = append(files, escaped+".[0-9]*") // where full files are put
+	}
+	return []component.LocalPath{{Key: "path", Path: f.Path, Written: true, Files: files}}
 }
 
 func (f *FileLetters) path(worker string) string {

@@ -45,6 +45,11 @@ func (k *KafkaLetters) CanOpen(string) (key string, err error) {
 // Shared implements [component.DeadLetterConfig].
 func (*KafkaLetters) Shared() (ok bool, key, hint string) { return true, "", "" }
 
+// Topics implements [component.Topics].
+func (k *KafkaLetters) Topics() []component.Topic {
+	return writtenTopic(k.Brokers, k.Topic, k.TLS, k.SASL)
+}
+
 // Check implements [component.Checker].
 func (k *KafkaLetters) Check(report component.Report) {
 	checkBrokers(k.Brokers, report)

@@ -3,7 +3,6 @@ package components
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/monolith-go/monolith/internal/conf"
@@ -59,15 +58,7 @@ func (f *SinkFiles) Place() (key, place string) { return "dir", resolved(f.Dir) 
 
 // LocalPaths implements [component.Local].
 func (f *SinkFiles) LocalPaths() []component.LocalPath {
-	return []component.LocalPath{{Key: "dir", Path: f.Dir, Written: true}}
-}
-
-// Feeds implements [component.Feeder].
-func (f *SinkFiles) Feeds(source component.SourceConfig) (key string, ok bool) {
-	from, ok := source.(component.Files)
-	return "dir", ok && slices.ContainsFunc(from.FileList(), func(pattern string) bool {
-		return resolved(filepath.Dir(pattern)) == resolved(f.Dir)
-	})
+	return []component.LocalPath{{Key: "dir", Path: f.Dir, Written: true, Folder: true}}
 }
 
 // resolved is the path of a folder from the root, with symbolic links followed as far as the folders above it exist.

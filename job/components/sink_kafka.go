@@ -3,7 +3,6 @@ package components
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/monolith-go/monolith/internal/conf"
@@ -85,10 +84,34 @@ func (k *KafkaSink) CanOpen() (key string, err error) {
 	return "", nil
 }
 
-// Feeds implements [component.Feeder].
-func (k *KafkaSink) Feeds(source component.SourceConfig) (key string, ok bool) {
-	from, ok := source.(*Kafka)
-	return "topic", ok && from.Topic == k.Topic && slices.ContainsFunc(k.Brokers, func(b string) bool { return slices.Contains(from.Brokers, b) })
+// Topics implements [component.Topics].
+func (k *KafkaSink) Topics() []component.Topic {
+	return writtenTopic(k.Brokers, k.Topic, k.TLS, k.SASL)
+}
+
+// writtenTopic is a topic that a section writes.
+func writtenTopic(brokers []string, topic string, tls *secure.TLS, sasl *SASL) []component.Topic {
+	return []component.Topic{{
+		Key: "topic", Brokers: brokers, Topic: topic, Written: true,
+		Cluster: func(ctx context.Context) (string, error) {
+			o := kafkasource.Options{Brokers: brokers, Topic: topic, TLS: tls}
+			var err error
+			if o.SASL, err = saslOptions(sasl); err != nil {
+				return "", err
+			}
+			return clusterOf(ctx, o)
+		},
+	}}
+}
+
+// clusterOf asks brokers for their cluster, as long as a probe may take.
+func clusterOf(ctx context.Context, o kafkasource.Options) (string, error) {
+	o.RetryFor, o.Timeout = probeFor, probeFor
+	s, err := kafkasource.New(o)
+	if err != nil {
+		return "", err
+	}
+	return s.Cluster(ctx)
 }
 
 // Place implements [component.SinkConfig].

@@ -90,6 +90,11 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 	if _, err := wiring.ClientConfig(&cfg.PS); err != nil {
 		add("ps", err)
 	}
+	if wrong, ok := errors.AsType[*spec.ConfigError](cfg.CheckPlaces(ctx)); ok {
+		for _, f := range wrong.Faults {
+			add(f.Path, errors.New(f.Message))
+		}
+	}
 	checkPlaces(cfg, add)
 	checkRunner(ctx, cfg, splits, add)
 	if m, err := wiring.Model(cfg); err == nil { // else the plan has reported it

@@ -68,6 +68,8 @@ func Import(ctx context.Context, c *spec.Config, o ImportOptions) (_ *result.Imp
 	dir := o.To
 	if dir == "" {
 		dir = stored.SnapshotsIn(c)
+	} else if err := c.Destination("--to", dir, true); err != nil {
+		return nil, err
 	}
 	if !o.DryRun {
 		lock, err := stored.Claim(c, stored.LockName(0), "another run has")

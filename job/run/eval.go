@@ -36,6 +36,9 @@ func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.
 	if opts.Bootstrap != 0 && opts.Bootstrap < metric.MinReplicates {
 		return nil, fault.Config("job: %d replicates are too few for intervals; take %d or more, or 0 for none", opts.Bootstrap, metric.MinReplicates)
 	}
+	if err := cfg.CheckPlaces(ctx); err != nil {
+		return nil, err
+	}
 	e := &evaluation{cfg: cfg, opts: opts, log: opts.Logger}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)

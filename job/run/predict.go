@@ -67,6 +67,9 @@ func Predict(ctx context.Context, cfg *spec.Config, o PredictOptions) (_ *result
 	if p.cfg, err = o.job(cfg); err != nil {
 		return nil, err
 	}
+	if err := p.cfg.CheckPlaces(ctx); err != nil {
+		return nil, err
+	}
 	if p.hooks, err = newTelemetry(o.Registerer); err != nil {
 		return nil, err
 	}

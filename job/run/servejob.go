@@ -84,6 +84,11 @@ func (o *ServeModelsOptions) servedJobs(models *serve.Models) ([]*servedJob, err
 		if err != nil {
 			return nil, err
 		}
+		if o.RequestLog.Dir != "" {
+			if err := cfg.Destination("--request-log", o.RequestLog.Dir, true); err != nil {
+				return nil, err
+			}
+		}
 		first, err := jobModelOf(cfg)
 		if err != nil {
 			return nil, err

@@ -148,6 +148,9 @@ func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp fun
 	if cfg.Runner != spec.RunnerLocal && (opts.Runners[cfg.Runner] == nil || opts.Recipes == nil) {
 		return nil, fault.Config("job: this program has no runner %s: it is one of RunOptions.Runners, and RunOptions.Recipes builds graphs again", cfg.Runner)
 	}
+	if err := cfg.CheckPlaces(ctx); err != nil {
+		return nil, err
+	}
 	// The whole graph is checked before anything is opened.
 	reading := wiring.TrainReading(cfg, cfg.Epochs)
 	reading.Log = t.log

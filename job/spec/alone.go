@@ -60,6 +60,7 @@ func ForRecipe(stored json.RawMessage, name, dir, target string, opts LoadOption
 		v.source(&c.Source, "source", c.Parse.Format)
 		v.parse(&c.Parse)
 		v.predict(c)
+		v.places(c)
 		faults = v.faults
 	}
 	if len(faults) > 0 {

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/monolith-go/monolith/internal/conf"
-	"github.com/monolith-go/monolith/job/component"
 )
 
 // Predict is what `monolith predict` scores, and where it writes that: docs/predict.md describes it.
@@ -82,17 +81,6 @@ func (v *validator) predict(c *Config) {
 	}
 	to := p.To.Value()
 	path := conf.Join("predict.to", p.To.Name())
-	if f, ok := to.(component.Feeder); ok {
-		for _, src := range []*Source{&c.Source, p.Source} {
-			if src == nil || src.Value() == nil {
-				continue
-			}
-			if key, ok := f.Feeds(src.Value()); ok {
-				v.report(path)(key, "is where a source of the job reads, which would read the predictions; name another place")
-				break
-			}
-		}
-	}
 	v.component(to, path)
 }
 

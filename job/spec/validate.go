@@ -710,13 +710,18 @@ func (v *validator) rowSchedules(path string, s *RowSchedules) {
 
 func (v *validator) outputs(c *Config) {
 	places := map[string]string{}
-	v.outputList(c.Outputs, "outputs", places, &c.Source)
-	v.outputList(c.Eval.Outputs, "eval.outputs", places, &c.Source, c.Eval.Source)
+	v.outputList(c.Outputs, "outputs", places)
+	v.outputList(c.Eval.Outputs, "eval.outputs", places)
+	if p := c.Predict.To; p != nil && p.Value() != nil {
+		if key, place := p.Value().Place(); place != "" && places[place] != "" {
+			v.report(conf.Join("predict.to", p.Name()))(key, "is that of output %s; name another place for the predictions", places[place])
+		}
+	}
+	v.places(c)
 }
 
-// outputList checks a list of outputs; places are those of lists before, by whose output it is, and sources what the
-// job reads.
-func (v *validator) outputList(list []Output, at string, places map[string]string, sources ...*Source) {
+// outputList checks a list of outputs; places are those of lists before, by whose output it is.
+func (v *validator) outputList(list []Output, at string, places map[string]string) {
 	names := map[string]bool{}
 	for i := range list {
 		o := &list[i]
@@ -738,17 +743,6 @@ func (v *validator) outputList(list []Output, at string, places map[string]strin
 				v.report(path)(key, "is that of output %s; their rows would not be distinguishable, so give each its own", other)
 			}
 			places[place] = o.Name
-		}
-		if f, ok := to.(component.Feeder); ok {
-			for _, src := range sources {
-				if src == nil || src.Value() == nil {
-					continue
-				}
-				if key, ok := f.Feeds(src.Value()); ok {
-					v.report(path)(key, "is where a source of the job reads, which would read what this output writes; name another place")
-					break
-				}
-			}
 		}
 		v.component(to, path)
 	}

@@ -319,6 +319,18 @@ func (s *Source) check(ctx context.Context, f *fetcher, split pipeline.Split, m 
 	}
 }
 
+// Cluster asks the brokers for the identity of their cluster; empty: they report none. Errors: as those of [Source.Splits].
+func (s *Source) Cluster(ctx context.Context) (id string, err error) {
+	err = s.with(ctx, "cluster", s.opts.RetryFor, func(cl *client) error {
+		all, err := cl.Layout(ctx, s.opts.Topic)
+		if err == nil {
+			id = all.ID
+		}
+		return err
+	})
+	return id, err
+}
+
 // Acknowledge implements [pipeline.Acknowledger]: it commits the positions to the group [Options.GroupID], without joining
 // it, and does nothing when there is none. Positions of other topics are left out. A group belongs to a name, not to a topic:
 // positions of a topic that was deleted and re-created would be taken for those of the new one, so none is committed then.

@@ -77,6 +77,11 @@ With --min-auc the exit code is 4 when the model is not good enough, so that a s
 					with = &job.CompareWith{Config: other}
 				}
 			}
+			if page != "" {
+				if err := cfg.Destination("--html", page, false); err != nil {
+					return err
+				}
+			}
 			if minAUC < 0 || minAUC > 1 || math.IsNaN(minAUC) {
 				return &usageError{message: fmt.Sprintf("--min-auc is %g, must be from 0 to 1", minAUC)}
 			}

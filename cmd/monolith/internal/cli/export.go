@@ -107,6 +107,9 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 				if err != nil {
 					return err
 				}
+				if err := cfg.Destination("--dir", o.Dir, true); err != nil {
+					return err
+				}
 				o.Snapshot, o.Beam = cfg.Dir, cfg.Beam
 			} else if o.Runner != "" && o.Runner != "local" && o.Runner != "prism" {
 				return &usageError{message: fmt.Sprintf("--runner %s needs a job file, whose section beam says where to submit to: monolith export JOB.yaml", o.Runner)}
