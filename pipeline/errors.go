@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/monolith-go/monolith/internal/failure"
@@ -10,13 +9,13 @@ import (
 // Sentinel errors of the contract. Implementations wrap them; callers test with errors.Is.
 var (
 	// ErrSchema: columns are missing, have another type or are used against their contract. Fix the graph or job.
-	ErrSchema = failure.New(failure.Schema, "schema mismatch")
+	ErrSchema = failure.Kind(failure.Schema, "schema mismatch")
 	// ErrConfig: what the user asked for cannot be (a topic that does not exist, a pattern without files). Fix the job.
-	ErrConfig = failure.New(failure.Config, "bad configuration")
+	ErrConfig = failure.Kind(failure.Config, "bad configuration")
 	// ErrUnavailable: something outside the process (broker, shard, disk) cannot be reached or is full. Retry later.
-	ErrUnavailable = failure.New(failure.Unavailable, "unavailable")
+	ErrUnavailable = failure.Kind(failure.Unavailable, "unavailable")
 	// ErrBadData: input that cannot be decoded. See [DataError].
-	ErrBadData = errors.New("bad data")
+	ErrBadData = failure.Kind(failure.Unknown, "bad data")
 	// ErrClosed: the object was closed before or during the call.
 	ErrClosed = failure.New(failure.Closed, "closed")
 	// ErrFenced: another owner has taken over the split; this one must stop.

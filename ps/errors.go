@@ -22,7 +22,7 @@ var (
 	// alone. [Client.Resume], coordinator.Cluster.Snapshot and coordinator.Cluster.Digest return it. Roll back to a snapshot.
 	ErrTorn = failure.New(failure.Torn, "shards disagree about a split")
 	// ErrLayout means that options, rows or an update do not fit the layout, or that a snapshot does not fit the model.
-	ErrLayout = failure.New(failure.Layout, "layout mismatch")
+	ErrLayout = failure.Kind(failure.Layout, "layout mismatch")
 	// ErrReadOnly means that a reader, or a client of shards that hold weights alone, has tried to change something. Take part as a
 	// trainer.
 	ErrReadOnly = failure.New(failure.Config, "only for reading")
@@ -52,7 +52,7 @@ var (
 	// itself changes that. It comes with [ErrMismatch]. coordinator.Open and shard.Open return it.
 	ErrOthersLog = errors.New("log of another job")
 	// ErrMismatch means that the other side, or a log, belongs to another job, another version of it, or a cluster of another shape.
-	ErrMismatch = failure.New(failure.Mismatch, "not the same job")
+	ErrMismatch = failure.Kind(failure.Mismatch, "not the same job")
 	// ErrNoDir means that a snapshot was asked for, and coordinator.Options.Dir names no folder.
 	ErrNoDir = failure.New(failure.NoDir, "no snapshot folder")
 	// ErrCorrupt is [snapshot.ErrCorrupt].

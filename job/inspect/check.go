@@ -38,7 +38,7 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 	var findings []spec.Finding
 	add := func(path string, err error) {
 		for _, e := range flatten(err) {
-			f := spec.Finding{Path: path, Message: e.Error()}
+			f := spec.Finding{Path: path, Message: failure.Plain(e)}
 			if i := slices.IndexFunc(findings, func(g spec.Finding) bool { return g.Message == f.Message }); i < 0 {
 				findings = append(findings, f)
 			} else if findings[i].Path == "" { // the plan has met it too, and does not know where

@@ -9,6 +9,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/internal/peek"
 	"github.com/monolith-go/monolith/job/component"
@@ -623,7 +624,7 @@ func (l *looking) proposeOptions(cfg *spec.Config, label string) peek.ProposeOpt
 // remark adds what a person should know.
 func (l *looking) remark(out *result.SourceInfo) {
 	for _, err := range l.sampled.faults {
-		l.notes = append(l.notes, "not read: "+err.Error())
+		l.notes = append(l.notes, "not read: "+failure.Plain(err))
 	}
 	if n := l.sampled.late + l.sampled.skipped; n > 0 {
 		l.notes = append(l.notes, fmt.Sprintf("time was over after %v (--timeout) with %d of %d splits not read as far as wanted", l.timeout, n, len(l.splits)))

@@ -25,7 +25,7 @@ var (
 	ErrProtocol = errors.New("protocol violated")
 	// ErrNotAdmitted means that the server wants another token or certificate, or TLS at all, or that its own certificate is
 	// not trusted. [Dial] and calls that had to connect again return it. It is not tried again.
-	ErrNotAdmitted = failure.New(failure.NotAdmitted, "not admitted")
+	ErrNotAdmitted = failure.Kind(failure.NotAdmitted, "not admitted")
 	// ErrBroken is what [Breaker].Break gets when a client's stream ended without a goodbye.
 	ErrBroken = errors.New("stream broke")
 

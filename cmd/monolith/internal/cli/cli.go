@@ -20,6 +20,7 @@ import (
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
 	"github.com/monolith-go/monolith/internal/bench"
+	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/ps/psbench"
@@ -201,8 +202,12 @@ func (a *App) setLogger(cfg *job.Log) {
 	a.logFormat.Store(&format)
 }
 
-// readable writes durations in both formats as people do, with four digits at most: 1.234s, not 1234567890.
+// readable writes durations in both formats as people do, with four digits at most: 1.234s, not 1234567890; and errors as
+// the command writes them.
 func readable(_ []string, a slog.Attr) slog.Attr {
+	if err, ok := a.Value.Any().(error); ok && err != nil {
+		return slog.String(a.Key, failure.Plain(err))
+	}
 	if a.Value.Kind() != slog.KindDuration {
 		return a
 	}

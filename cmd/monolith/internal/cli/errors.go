@@ -42,7 +42,7 @@ type Failure struct {
 // Exit is the one place that turns errors into exit codes and failures. The order matters: an error may wrap several
 // causes, and what the user can fix himself is named first.
 func Exit(err error) (int, Failure) {
-	f := Failure{Message: err.Error()}
+	f := Failure{Message: failure.Plain(err)}
 	var (
 		usage  *usageError
 		config *job.ConfigError
