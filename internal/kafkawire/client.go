@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
@@ -23,6 +24,7 @@ type Client struct {
 	brokers []string
 	name    string
 	conns   map[string]*Conn // by address
+	from    string           // the address that has last said which brokers there are
 }
 
 // NewClient makes a client, which connects with the first call, to brokers first that are given as host:port.
@@ -53,6 +55,9 @@ func (c *Client) At(ctx context.Context, addr string) (*Conn, error) {
 		delete(c.conns, addr)
 	}
 	cn, err := dial(ctx, c.net, addr)
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" && c.from != "" && !slices.Contains(c.brokers, addr) {
+		return nil, fmt.Errorf("%s answered, and says that a broker is at %s (its advertised.listeners), where none answers from here: %w", c.from, addr, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +108,7 @@ func (c *Client) Layout(ctx context.Context, topic string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.from = cn.Addr()
 	have := cn.versions[Metadata]
 	if v := min(have[1], metadataMaxForIDs); v >= max(have[0], metadataWithIDs) {
 		b, err := cn.Exchange(ctx, Metadata, v, true, encodeMetadata(topic, v), 0, nil, maxAnswer)

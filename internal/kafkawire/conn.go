@@ -116,7 +116,7 @@ func (c *Conn) hello(ctx context.Context) error {
 	case errors.As(err, &size) && size == sizeOfHTTP:
 		return fmt.Errorf("broker %s: an HTTP server answers here, no Kafka broker: name the port of Kafka's listener in %sbrokers", c.addr, c.net.Keys)
 	case errors.As(err, &size) && size>>16 == sizeOfAlert && plain:
-		return fmt.Errorf("broker %s: the listener wants TLS: set %stls", c.addr, c.net.Keys)
+		return fmt.Errorf("broker %s: the listener wants TLS: set %stls: %w", c.addr, c.net.Keys, c.net.Config)
 	case errors.As(err, &size), errors.Is(err, ErrWire), hungUp(err), errors.Is(err, os.ErrDeadlineExceeded):
 		hint := "is this the port of a Kafka listener?"
 		if plain {
@@ -160,7 +160,9 @@ func (c *Conn) certFault(err error) error {
 	switch {
 	case errors.As(err, &header):
 		return fmt.Errorf("%w (the listener speaks no TLS: take %stls out, or name the port of the listener with TLS): %w", err, c.net.Keys, c.net.Config)
-	case errors.As(err, &authority), errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &verify),
+	case errors.As(err, &authority):
+		return fmt.Errorf("%w; name the authority's certificate in %stls.ca: %w", err, c.net.Keys, c.net.Config)
+	case errors.As(err, &host), errors.As(err, &invalid), errors.As(err, &verify),
 		errors.As(err, &alert) && alert.Op == "remote error": // how crypto/tls marks the other side's alerts
 		return fmt.Errorf("%w: %w", err, c.net.Config)
 	}

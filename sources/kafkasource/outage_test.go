@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/monolith-go/monolith/internal/broker"
+	"github.com/monolith-go/monolith/internal/kafkawire/wiretest"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sources/kafkasource"
 )
@@ -388,9 +390,40 @@ func TestOtherListeners(t *testing.T) {
 		says := func(err error) bool {
 			return strings.Contains(err.Error(), c.want) && strings.Contains(err.Error(), c.addr)
 		}
-		if err := refusal(t, o, says); err == nil || !says(err) {
+		if c.addr == alert {
+			o.RetryFor = time.Hour // it is an answer, which is not waited out
+		}
+		if err := refusal(t, o, says); err == nil || !says(err) || errors.Is(err, pipeline.ErrConfig) != (c.addr == alert || c.tls && (c.addr == web)) && c.addr != plain {
 			t.Errorf("%s tls %v: %v, want %s", c.addr, c.tls, err, c.want)
 		}
+	}
+}
+
+// TestLearntAddress: a broker answers, and the address that it has for the partition's leader is none from here, which the error says.
+func TestLearntAddress(t *testing.T) {
+	t.Parallel()
+	gone := nowhere(t)
+	host, port, err := net.SplitHostPort(gone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := manner(t, map[int16][]byte{
+		3: wiretest.Answer{}.I32(0).I32(1).I32(7).Str(host).I32(int32(p)).I16(-1).Str("c").I32(7).I32(1).I16(0).Str("ratings").I8(0).I32(1).I16(0).I32(0).I32(7).I32(0).I32(0),
+	})
+	o := options(addr)
+	o.RetryFor = 50 * time.Millisecond
+	_, err = source(t, o).Splits(t.Context())
+	if want := addr + " answered, and says that a broker is at " + gone + " (its advertised.listeners)"; !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+	o = options(gone) // which was given
+	o.RetryFor = 50 * time.Millisecond
+	if _, err = source(t, o).Splits(t.Context()); err == nil || strings.Contains(err.Error(), "advertised") {
+		t.Errorf("%v", err)
 	}
 }
 
