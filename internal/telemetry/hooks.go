@@ -70,7 +70,7 @@ func newMetrics(m *maker) *Metrics {
 		examples: m.counter("monolith_source_examples_total",
 			"Examples or records a source returned.", "source"),
 		lag: m.gauge("monolith_source_lag_records",
-			"Records of a split that are not trained yet, those on their way included. No series where it is not known: the source has no end to count to, or its broker does not answer.", "source", "split"),
+			"Records of a split that are not trained yet, those on their way included. Under read_committed, those behind an open transaction do not count. No series where it is not known: the source has no end to count to, or its broker does not answer.", "source", "split"),
 		dropped: m.counter("monolith_transform_dropped_examples_total",
 			"Bad rows left out, by the source they came from.", "source", "reason"),
 		lost: m.counter("monolith_source_lost_records_total",

@@ -210,7 +210,7 @@ monolith_snapshots_total{code="ok"} 1
 # HELP monolith_source_examples_total Examples or records a source returned.
 # TYPE monolith_source_examples_total counter
 monolith_source_examples_total{source="ratings"} 130
-# HELP monolith_source_lag_records Records of a split that are not trained yet, those on their way included. No series where it is not known: the source has no end to count to, or its broker does not answer.
+# HELP monolith_source_lag_records Records of a split that are not trained yet, those on their way included. Under read_committed, those behind an open transaction do not count. No series where it is not known: the source has no end to count to, or its broker does not answer.
 # TYPE monolith_source_lag_records gauge
 monolith_source_lag_records{source="ratings",split="ratings-3"} 7
 # HELP monolith_tls_expiry_timestamp_seconds When the certificate that is used of a file expires, in Unix time; of a file of authorities, the first that has not expired.

@@ -37,6 +37,7 @@ type fetcher struct {
 	pos      int64             // offset of the next record to fetch
 	begin    int64             // where to begin instead, when that is behind pos
 	end      int64             // where the split ends; -1: nowhere
+	behind   int64             // offsets that lay behind the end because a transaction was open
 	id       kafkawire.TopicID // zero: not known
 	cluster  string            // empty: not known
 	lastTerm int32

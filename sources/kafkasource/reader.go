@@ -72,6 +72,10 @@ func (r *Reader) Next(ctx context.Context) (*pipeline.Block, error) {
 		return nil, r.err
 	}
 	if r.end >= 0 && r.pos >= r.end {
+		if n := r.fetch.behind; n > 0 && r.opts.Isolation == ReadCommitted {
+			r.fetch.log.Warn("the end of the partition was where a transaction was open: what lay behind it is not read; run again when it has ended, or set source.kafka.isolation to read_uncommitted",
+				"offset", r.end, "behind", n)
+		}
 		r.err = io.EOF
 		return nil, r.err
 	}

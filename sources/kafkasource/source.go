@@ -28,6 +28,8 @@ type Source struct {
 	mu struct {
 		sync.Mutex
 		id kafkawire.TopicID // of the topic whose splits were listed last; zero: not known
+		// behind is how many offsets lay behind the end of a partition when that was looked up: what is not committed yet.
+		behind map[int32]int64
 	}
 }
 
@@ -146,8 +148,18 @@ func (s *Source) splits(ctx context.Context, cl *client) ([]pipeline.Split, erro
 			return nil, err
 		}
 	}
+	behind := map[int32]int64{}
+	if s.opts.End.Place == Latest && s.opts.Isolation == ReadCommitted {
+		all, err := cl.offsets(ctx, partitions, kafkawire.AtLatest, false)
+		if err != nil {
+			return nil, err
+		}
+		for p, end := range ends {
+			behind[p] = all[p] - end
+		}
+	}
 	s.mu.Lock()
-	s.mu.id = t.ID
+	s.mu.id, s.mu.behind = t.ID, behind
 	s.mu.Unlock()
 	out := make([]pipeline.Split, 0, len(partitions))
 	for _, p := range partitions {
@@ -269,6 +281,9 @@ func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Spl
 	s.outages.opened()
 	f.tail.Store(-1)
 	f.cluster = m.Cluster
+	s.mu.Lock()
+	f.behind = s.mu.behind[partition]
+	s.mu.Unlock()
 	if f.id = idOf(m.Topic); f.id == (kafkawire.TopicID{}) {
 		s.mu.Lock()
 		f.id = s.mu.id

@@ -237,3 +237,23 @@ func oracle(t testing.TB, addrs []string, topic string, level kafkasource.Isolat
 	}
 	return out
 }
+
+// TestEndBehindAnOpenTransaction: what lies behind the end that was looked up, because a transaction was open, is said when the split has been read.
+func TestEndBehindAnOpenTransaction(t *testing.T) {
+	t.Parallel()
+	b := start(t, broker.Options{})
+	produce(t, b, "ratings", 0, broker.Batch{}, numbered("a", 5)...)
+	transaction(t, producer(t, b.Addrs(), "tx"), "ratings", "open", 3, nil)
+	o := options(b.Addrs()...)
+	o.End.Place = kafkasource.Latest
+	for _, level := range []kafkasource.Isolation{kafkasource.ReadCommitted, kafkasource.ReadUncommitted} {
+		log := &buffer{}
+		o.Isolation = level
+		r := open(t, source(t, o), pipeline.NoPosition, &pipeline.Env{Logger: log.logger()})
+		rows := r.take(t, -1)
+		told := strings.Contains(log.String(), "a transaction was open") && strings.Contains(log.String(), "behind=3")
+		if committed := level == kafkasource.ReadCommitted; told != committed || (len(rows) == 5) != committed {
+			t.Errorf("%s: %d rows, log %s", level, len(rows), log)
+		}
+	}
+}
