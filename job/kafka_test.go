@@ -257,6 +257,41 @@ func TestPartitionsAreAdded(t *testing.T) {
 	}
 }
 
+// TestBeginAtATime: a job begins with the first record of a time or a later one, and remembers the place.
+func TestBeginAtATime(t *testing.T) {
+	t.Parallel()
+	j := newTopicJob(t, false, 1)
+	j.produce(0, 30)
+	from := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	later := make([]broker.Record, 20)
+	for i := range later {
+		later[i] = broker.Record{Value: []byte("1 1:1 21:1 41:1"), Time: from.Add(time.Duration(i) * time.Second)}
+	}
+	if err := broker.Produce(t.Context(), j.broker.Addrs(), "clicks", 0, broker.Batch{}, later...); err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{from.Format(time.RFC3339), fmt.Sprint(from.UnixMilli())} {
+		a := j.start("a", "source.kafka.start="+text, "dir="+t.TempDir())
+		j.waitFor(a, 20)
+		r := a.drained(t)
+		positions(t, r.Snapshot, map[string]int64{"clicks-00000": 50})
+		if r.Examples != 20 {
+			t.Errorf("%s: %d examples, want 20", text, r.Examples)
+		}
+	}
+	for text, want := range map[string]string{
+		fmt.Sprint(from.Unix()): "in seconds it is " + from.Format(time.RFC3339),
+		"120":                   "an offset is written with its partition, such as {0: 120}",
+		"2026-13-01":            "no time such as",
+		"oldest":                `is "oldest", not one of earliest, latest (word, time or {partition: offset})`,
+	} {
+		_, err := job.Decode([]byte(j.text), "job.yaml", job.LoadOptions{Set: []string{"source.kafka.start=" + text}})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}
+
 // TestRecreatedTopic: a topic that was deleted and made again between runs is not taken for the one before, and what the
 // message says to do helps.
 func TestRecreatedTopic(t *testing.T) {

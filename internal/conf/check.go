@@ -93,6 +93,14 @@ func (v *checker) value(x reflect.Value, f field, path string) {
 	}
 }
 
+// otherwise is what a value of its own kind may be beside a word, for an error that lists the words.
+func otherwise(x reflect.Value) string {
+	if d, ok := x.Interface().(Described); ok {
+		return " (" + d.Written() + ")"
+	}
+	return ""
+}
+
 func (v *checker) scalar(x reflect.Value, f field, path string) {
 	word, isWord := "", false
 	switch t := x.Interface().(type) {
@@ -105,7 +113,7 @@ func (v *checker) scalar(x reflect.Value, f field, path string) {
 		if len(f.enum) > 0 && word != "" && !slices.Contains(f.enum, word) {
 			v.faults = append(v.faults, Fault{
 				Where: v.places.At(path), Path: path, Suggestion: nearest.Name(word, f.enum),
-				Message: fmt.Sprintf("is %q, not one of %s", word, strings.Join(f.enum, ", ")),
+				Message: fmt.Sprintf("is %q, not one of %s%s", word, strings.Join(f.enum, ", "), otherwise(x)),
 			})
 		}
 		return

@@ -28,12 +28,14 @@ type Kafka struct {
 	// Name is what positions are stored under; empty: the topic. Under a new name the topic is read from start on, with the
 	// parameters as they are: for a topic that was deleted and made again, or moved to another cluster.
 	Name string `yaml:"name" default:""`
-	// Start is where a partition without a stored position begins: earliest, latest, or {partition: offset}. It is stored
-	// when it is first looked up, so restarts before the first snapshot lose nothing. A partition that is added later begins
-	// with its first record.
+	// Start is where a partition without a stored position begins: earliest, latest, a time, or {partition: offset}. A time
+	// is 2026-11-28, 2026-11-28T06:30:00Z or milliseconds since 1970; reading begins with the first record of that time or a
+	// later one, or at the end where there is none. The place is stored when it is first looked up, so restarts before the
+	// first snapshot lose nothing. A partition that is added later begins with its first record.
 	Start KafkaOffsets `yaml:"start" default:"earliest" enum:"earliest|latest"`
-	// End is where reading ends: empty for never, latest for the end as it is at the start, or {partition: offset}. A
-	// source with an end is bounded.
+	// End is where reading ends: empty for never, latest for the end as it is at the start, a time (as in start: in front of the
+	// first record of that time or a later one), or {partition: offset}. A source with an end is bounded. Under
+	// read_committed, latest lies in front of a transaction that is open.
 	End KafkaOffsets `yaml:"end" default:"" enum:"latest"`
 	// Isolation is read_committed to leave out what transactions have not committed, or read_uncommitted.
 	Isolation string `yaml:"isolation" enum:"read_committed|read_uncommitted"`
@@ -77,13 +79,18 @@ type KafkaOffsets struct {
 	At string
 	// Partitions holds an offset for each partition; nil when At says it.
 	Partitions map[int32]int64
+	// Time, if not zero, is the place in all partitions.
+	Time time.Time
 }
 
 // IsZero reports whether no place is named.
-func (o KafkaOffsets) IsZero() bool { return o.At == "" && o.Partitions == nil }
+func (o KafkaOffsets) IsZero() bool { return o.At == "" && o.Partitions == nil && o.Time.IsZero() }
 
-// String renders the word, or {0: 12, 1: 40}.
+// String renders the word, the time, or {0: 12, 1: 40}.
 func (o KafkaOffsets) String() string {
+	if !o.Time.IsZero() {
+		return o.Time.UTC().Format(time.RFC3339Nano)
+	}
 	if o.Partitions == nil {
 		return o.At
 	}
@@ -98,17 +105,21 @@ func (o KafkaOffsets) String() string {
 func (o KafkaOffsets) Word() string { return o.At }
 
 // Written implements [conf.Described].
-func (o KafkaOffsets) Written() string { return "word or {partition: offset}" }
+func (o KafkaOffsets) Written() string { return "word, time or {partition: offset}" }
 
 // DecodeNode implements [conf.Custom].
 func (o *KafkaOffsets) DecodeNode(n *conf.Node, report func(at conf.Where, below, message string)) {
 	if word, ok := n.Text(); ok {
-		o.At = word
+		if at, err := timeOf(word); err != nil {
+			report(n.At(), "", err.Error())
+		} else if o.Time = at; at.IsZero() {
+			o.At = word
+		}
 		return
 	}
 	pairs, ok := n.Pairs()
 	if !ok {
-		report(n.At(), "", fmt.Sprintf("wants a word or {partition: offset}, not %s", n.Describe()))
+		report(n.At(), "", fmt.Sprintf("wants a word, a time or {partition: offset}, not %s", n.Describe()))
 		return
 	}
 	o.Partitions = make(map[int32]int64, len(pairs))
@@ -128,8 +139,30 @@ func (o *KafkaOffsets) DecodeNode(n *conf.Node, report func(at conf.Where, below
 	}
 }
 
+// timeOf reads a time; zero for a word. Errors: digits that are no milliseconds of our age, and what begins like a time.
+func timeOf(text string) (time.Time, error) {
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02T15", time.DateOnly} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	const firstDay, lastDay = 100_000_000_000, 10_000_000_000_000 // 1973 and 2286
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err == nil && n >= firstDay && n < lastDay:
+		return time.UnixMilli(n).UTC(), nil
+	case err == nil && n >= firstDay/1000 && n < lastDay/1000:
+		return time.Time{}, fmt.Errorf("is %d: as a time in seconds it is %s; write that, or %d000, as milliseconds", n, time.Unix(n, 0).UTC().Format(time.RFC3339), n)
+	case err == nil:
+		return time.Time{}, fmt.Errorf("is %d, no time in milliseconds since 1970; an offset is written with its partition, such as {0: %d}", n, n)
+	case text != "" && text[0] >= '0' && text[0] <= '9':
+		return time.Time{}, fmt.Errorf("is %q, no time such as 2026-11-28, 2026-11-28T06:30:00Z or 1795824000000 (milliseconds)", text)
+	}
+	return time.Time{}, nil
+}
+
 func bound(o KafkaOffsets) kafkasource.Bound {
-	b := kafkasource.Bound{Place: kafkasource.Place(o.At)}
+	b := kafkasource.Bound{Place: kafkasource.Place(o.At), Time: o.Time}
 	if o.Partitions != nil {
 		b.Offsets = make(map[int]int64, len(o.Partitions))
 		for p, at := range o.Partitions {
@@ -211,7 +244,7 @@ func (k *Kafka) Brief(rows int, patience time.Duration) component.SourceConfig {
 	if k.End.IsZero() {
 		brief.End = KafkaOffsets{At: "latest"}
 	}
-	if k.Start.At == "latest" {
+	if k.Start.At == "latest" || !k.Start.Time.IsZero() {
 		brief.Start = KafkaOffsets{At: "earliest"} // after the end there is nothing to see
 	}
 	brief.MaxRows = min(k.MaxRows, rows)

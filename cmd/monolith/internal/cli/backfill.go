@@ -106,7 +106,7 @@ func timeRange(from, to string) (*job.Range, error) {
 		return nil, err
 	}
 	if !r.From.Before(r.To) {
-		return nil, &usageError{message: fmt.Sprintf("--from %s is not before --to %s", from, to)}
+		return nil, &usageError{message: fmt.Sprintf("--from %s is not before --to %s: a backfill trains on what lies between them; to begin the stream at a time without one, set source.kafka.start=%s", from, to, r.To.Format(time.RFC3339))}
 	}
 	return &r, nil
 }
