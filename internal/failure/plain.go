@@ -7,7 +7,7 @@ func Kind(code Code, text string) error { return &kind{coded{code, text}} }
 
 type kind struct{ coded }
 
-// prefixes are the names that our packages put before their errors. They help whoever reads the code, and no user.
+// prefixes are the names that our packages put before their errors. They help readers of the code, and no user.
 const prefixes = ` arrowx batch beam bench broker cluster conf crew dataflow deadletter demo entrydump epochsource example exchange export fid flat graph
 	infer job kafkasink kafkasource local memsource metric metricsink model native onnx openblas optim param parquetsink parquetsource parse peek
 	pipeline position ps psbench readers reference remote replica rows safetensors savedmodel score secret serving simd snapshot snapshotsource synthsource table
