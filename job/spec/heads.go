@@ -371,6 +371,12 @@ func (v *validator) metrics(names []string, path string, l *loss.Loss) {
 // label checks the label of a head.
 func (v *validator) label(l *Label, path string, known []string) {
 	v.positive(l.Positive, path+".positive")
+	if p := &v.c.Parse; p.Format == "libfm" && p.LabelColumn(l, p.Format) == "" {
+		if l.Column == l.Name || l.Column == "label" {
+			return // the label that each row begins with
+		}
+		known = append(slices.Clone(known), "label")
+	}
 	v.column(l.Column, nameOrColumn(path, l.Name, l.Column), known)
 }
 

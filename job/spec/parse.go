@@ -133,7 +133,8 @@ type RunningMoments struct {
 
 // Label is what is predicted. Short form: the name alone.
 type Label struct {
-	// Name is what the label is called; libfm rows begin with it and need none. A snapshot remembers it.
+	// Name is what the label is called. A snapshot remembers it. In libfm it may be any name, or none: each row begins with its label,
+	// which all heads share. The name of one of parse.fields takes the value of that field's entry.
 	Name string `yaml:"name" short:"true" default:""`
 	// Column is where it is in the record. Default: the name.
 	Column string `yaml:"column"`
@@ -177,6 +178,15 @@ func (f *Feature) Indicator() string {
 		return ""
 	}
 	return f.Name + "_missing"
+}
+
+// LabelColumn is the column of a label in records of a format; "" is the label that each row of libfm begins with. The value of one of
+// its fields may be a label too.
+func (p *Parse) LabelColumn(l *Label, format string) string {
+	if format == "libfm" && !slices.Contains(p.Fields, l.Column) {
+		return ""
+	}
+	return l.Column
 }
 
 // attendsWithin reports whether a feature attends to one of its own slot, as a history of items to the item at hand: their ids mean

@@ -37,7 +37,7 @@ func labels(c *spec.Config, format string) []parse.Label {
 		if h.Label.Column == "" && format != string(parse.LibFM) {
 			continue // a job that only has a source
 		}
-		l := parse.Label{Name: h.Name, Column: h.Label.Column, Positive: h.Label.Positive}
+		l := parse.Label{Name: h.Name, Column: c.Parse.LabelColumn(&h.Label, format), Positive: h.Label.Positive}
 		if found, ok := c.FindLoss(h.Loss); ok {
 			l.Accepts = found.LabelsOf(h.Classes)
 		}
