@@ -204,6 +204,9 @@ func TestFaults(t *testing.T) {
 		want       []string
 	}{
 		{"schedule without examples", movielens, []string{"train.schedule.kind=cosine"}, []string{"--set train.schedule.kind: train.schedule.over: is missing; say over how many examples cosine goes"}},
+		{"a name with a slash", movielens, []string{"name=my job/1"}, []string{`--set name: name: is "my job/1"; the job's folder is runs/NAME, so a name has no / and no \, and is not . or ..: choose another, and set dir where the folder is to be elsewhere`}},
+		{"a name that goes up", movielens, []string{"name=../../x"}, []string{`--set name: name: is "../../x"; the job's folder is runs/NAME, so a name has no / and no \, and is not . or ..: choose another, and set dir where the folder is to be elsewhere`}},
+		{"a name that is the folder above", movielens, []string{"name=.."}, []string{`--set name: name: is ".."; the job's folder is runs/NAME, so a name has no / and no \, and is not . or ..: choose another, and set dir where the folder is to be elsewhere`}},
 		{"two models", movielens, []string{"model.deepfm.dim=8", "model.fm.dim=3"}, []string{"--set model.fm.dim: model.fm: contradicts --set model.deepfm.dim: model is either deepfm or fm; leave out one of them"}},
 		{"first entries", movielens, []string{"parse.features=[{name: a, slot: 1}, {name: b, slot: 2, combiner: first}, {name: c, slot: 3, combiner: first, max: 2, attends: a}]"}, []string{
 			"--set parse.features: parse.features[1].max: is missing; combiner: first puts so many side by side",

@@ -68,7 +68,7 @@ func Example() {
 		return
 	}
 	fmt.Println(len(findings), "findings")
-	trained, err := job.Run(ctx, cfg, job.RunOptions{Notice: func(text string) { fmt.Println(text) }})
+	trained, err := job.Run(ctx, cfg, job.RunOptions{Notice: func(text string) { fmt.Fprintln(os.Stderr, text) }})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -185,6 +185,12 @@ type Endless interface {
 	WithoutEnd() SourceConfig
 }
 
+// Beginning is a source whose section says where splits without a stored position begin.
+type Beginning interface {
+	// Begins says where, such as "at earliest", and what of elsewhere does not count, as the end of a sentence; "": nothing.
+	Begins() (where, not string)
+}
+
 // Dated is a stream whose records have times, so that its past can be read. Places are positions by the names of its splits, each that of
 // the first record to read.
 type Dated interface {

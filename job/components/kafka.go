@@ -73,6 +73,14 @@ func (*Kafka) Defaults() map[string]string {
 	}
 }
 
+// Begins implements [component.Beginning].
+func (k *Kafka) Begins() (where, not string) {
+	if k.GroupID != "" {
+		not = fmt.Sprintf("offsets of group %s are not read", k.GroupID)
+	}
+	return "at " + k.Start.String(), not
+}
+
 // KafkaOffsets is a place in every partition of a topic: a word for all of them, or an offset for each.
 type KafkaOffsets struct {
 	// At is "earliest", "latest" or empty.

@@ -127,6 +127,7 @@ func (t *trainer) know(ctx context.Context) error {
 		splits, err := t.plan.Splits(ctx)
 		if err == nil {
 			t.known = &knownSplits{names: t.addSplits(splits)}
+			err = t.begins(ctx, splits)
 		}
 		return err
 	}
@@ -139,9 +140,52 @@ func (t *trainer) know(ctx context.Context) error {
 	if !first {
 		return nil
 	}
+	if err := t.begins(ctx, nil); err != nil {
+		return err
+	}
 	var err error // the plan of the whole job, now that its splits are known
 	t.plan, err = wiring.TrainGraph(t.cfg, t.model, t.reading(t.cfg.Epochs), nil, nil, trainstep.StepOptions{Seed: t.cfg.Seed})
 	return err
+}
+
+// mostBegun is how many splits are named where reading begins.
+const mostBegun = 8
+
+// begins says where a run begins that continues from nothing: there is no snapshot, and nothing of the source was trained on.
+func (t *trainer) begins(ctx context.Context, splits []pipeline.Split) error {
+	if t.past != nil || t.shards.Restored() != nil {
+		return nil
+	}
+	progress, err := t.shards.Progress(ctx, t.cfg.SourceNode())
+	if err != nil || len(progress) > 0 {
+		return err
+	}
+	no := "no snapshot yet in " + stored.SnapshotsIn(t.cfg)
+	if t.cfg.PS.Remote() {
+		no = "no snapshot yet at the shards of ps.addresses"
+	}
+	section, ok := t.cfg.Source.Value().(component.Beginning)
+	if !ok {
+		t.notice("%s: starting from the beginning of the source", no)
+		return nil
+	}
+	where, not := section.Begins()
+	var at []string
+	for _, s := range splits[:min(len(splits), mostBegun)] {
+		at = append(at, fmt.Sprintf("%s at %d", s.Name, s.Start))
+	}
+	if more := len(splits) - mostBegun; more > 0 {
+		at = append(at, fmt.Sprintf("and %d more", more))
+	}
+	text := no + ": reading begins " + where
+	if len(at) > 0 {
+		text += ": " + strings.Join(at, ", ")
+	}
+	if not != "" {
+		text += "; " + not
+	}
+	t.notice("%s", text)
+	return nil
 }
 
 // probe stores what of the source is new, and reports whether that is what is stored: another run may have stored something else at the same time.

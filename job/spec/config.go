@@ -15,7 +15,7 @@ import (
 type Config struct {
 	// Version is the version of the job file's format.
 	Version int `yaml:"version" required:"true" min:"1" max:"1"`
-	// Name names the job in logs, metrics and snapshots. Default: the file's name without its extension.
+	// Name names the job in logs, metrics and snapshots. It has no slashes. Default: the file's name without its extension.
 	Name string `yaml:"name"`
 	// Dir is where snapshots and logs go; `train` continues from what it finds here. Relative paths, here and everywhere in
 	// a job, count from the working directory. Default: runs/NAME.
@@ -107,7 +107,7 @@ type Shuffle struct {
 // Snapshot describes how often rows, optimizer state, dense parameters and positions are stored as one cut, in the job's dir.
 type Snapshot struct {
 	// Every is the time between snapshots while training; 0 takes them only at the end and when interrupted. The shorter,
-	// the less is trained again after a crash.
+	// the less is trained again after a crash. A dir without a snapshot gets its first one after 30 s, where that is sooner.
 	Every Duration `yaml:"every" default:"5m" min:"0"`
 	// Keep is how many of the newest snapshots stay. The one of the best epoch, where several are evaluated or by train.early_stop, stays beside
 	// them, whatever its age, as pinned ones do, and what others add to (incremental).

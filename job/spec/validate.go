@@ -42,6 +42,9 @@ func (c *Config) validate(s *conf.Schema) error {
 			v.fault(fmt.Sprintf("snapshot.exempt[%d]", i), "is %d; snapshots are numbered from 1: 12 is snap-00000012", id)
 		}
 	}
+	if strings.ContainsAny(c.Name, "/\\") || c.Name == "." || c.Name == ".." {
+		v.fault("name", "is %q; the job's folder is runs/NAME, so a name has no / and no \\, and is not . or ..: choose another, and set dir where the folder is to be elsewhere", c.Name)
+	}
 	if fsx.IsURL(c.Dir) {
 		v.fault("dir", "is the URL of a store, and a job writes to this machine: name a folder, and set snapshot.upload, by which snapshots are copied to a store")
 	}

@@ -71,6 +71,9 @@ type Options struct {
 	// takes none either. One that fails, or for which a worker
 	// does not pass its marker within Every (at least a minute), is logged and counted, and the next is tried in its turn.
 	Every time.Duration
+	// Soon is the time until the first snapshot of a Dir that has none, where that is shorter than Every: until then a process that dies has lost all.
+	// Default 30 s.
+	Soon time.Duration
 	// Tolerate is how many of those snapshots in a row may fail before GaveUp is called, once, with the error of the last
 	// one: from then on nothing that is trained is safe. Of those that fail because a shard is away or has no state yet one a
 	// minute counts. 0, or a Log, which keeps what is acknowledged: it is never called.
@@ -135,6 +138,7 @@ type Uploads interface {
 
 const (
 	defaultKeep  = 3
+	defaultSoon  = 30 * time.Second
 	defaultLease = 10 * time.Second
 	defaultHold  = ps.MaxHold
 	// rowsInterval is how often [ps.Hooks].TableRows and TableBytes are called.
@@ -156,6 +160,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Keep <= 0 {
 		o.Keep = defaultKeep
+	}
+	if o.Soon <= 0 {
+		o.Soon = defaultSoon
 	}
 	switch {
 	case !o.remote():
@@ -712,24 +719,39 @@ func (c *Cluster) loop() {
 		wg.Go(c.watch)
 	}
 	wg.Go(func() { c.groups.tick(c.run, c.opts.Logger, c.first.Forsake) })
-	var due <-chan time.Time
+	var due, first <-chan time.Time
 	if c.opts.Every > 0 && c.opts.Dir != "" {
 		t := time.NewTicker(c.opts.Every)
 		defer t.Stop()
 		due = t.C
+		if c.opts.Soon < c.opts.Every {
+			t := time.NewTicker(c.opts.Soon)
+			defer t.Stop()
+			first = t.C
+		}
 	}
 	report := time.NewTicker(rowsInterval)
 	defer report.Stop()
 	shards := c.reportRows(0)
 	gaveUp := false
 	for {
+		turn, early := false, false
 		select {
 		case <-c.run.Done():
 			c.reportRows(shards)
 			return
 		case <-report.C:
 			shards = c.reportRows(shards)
+		case <-first:
+			if newest, _ := c.Newest(c.run); newest != nil {
+				first = nil
+			} else {
+				turn, early = true, true
+			}
 		case <-due:
+			turn = true
+		}
+		if turn {
 			c.mu.Lock()
 			missing := c.mu.missing
 			c.mu.Unlock()
@@ -741,6 +763,9 @@ func (c *Cluster) loop() {
 			}
 			// Failure is counted and logged by Snapshot; training continues and the next turn tries again.
 			_, err := c.take(c.run, ps.SnapshotOptions{}, max(c.opts.Every, minPatience))
+			if early {
+				first = nil // Tolerate counts turns of Every
+			}
 			c.mu.Lock()
 			unsafe := c.mu.failed.unsafe
 			c.mu.Unlock()

@@ -35,6 +35,7 @@ func TestSnapshots(t *testing.T, open OpenFunc) {
 	t.Run("kept and pinned", s.testKept)
 	t.Run("one snapshot by name", s.testRestoreOne)
 	t.Run("taken by itself", s.testPeriodic)
+	t.Run("first one soon", s.testSoon)
 	t.Run("only when something has changed", s.testIfChanged)
 	t.Run("no folder", func(t *testing.T) {
 		t.Parallel()
@@ -415,7 +416,7 @@ func (s suite) testPeriodic(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		fs := NewFaultFS(fsx.OS{}, 0, 1)
-		c, err := s.open(t.Context(), coordinator.Options{Layout: countLayout(), Dir: dir, Every: time.Minute, FS: fsx.Local{Disk: fs}})
+		c, err := s.open(t.Context(), coordinator.Options{Layout: countLayout(), Dir: dir, Every: time.Minute, Soon: time.Minute, FS: fsx.Local{Disk: fs}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -452,6 +453,39 @@ func (s suite) testPeriodic(t *testing.T) {
 		}
 		if diff := cmp.Diff([]uint64{4, 3}, taken); diff != "" {
 			t.Errorf("snapshots taken, newest first (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// testSoon: a folder without a snapshot has one soon after something was trained, and from then on they come in their turns.
+func (s suite) testSoon(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		count := func() int {
+			entries, err := snapshot.List(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(entries)
+		}
+		for life, want := range [][]int{{0, 1, 1, 2}, {2, 2, 2, 3}} { // the second one has a snapshot from the beginning
+			c, err := s.open(t.Context(), coordinator.Options{Layout: countLayout(), Dir: dir, Every: 5 * time.Minute, Keep: 9})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, sleep := range []time.Duration{45 * time.Second, 20 * time.Second, 3 * time.Minute, 2 * time.Minute} {
+				time.Sleep(sleep)
+				synctest.Wait()
+				if got := count(); got != want[i] {
+					t.Errorf("life %d: %d snapshots in the end of wait %d, want %d", life, got, i, want[i])
+				}
+				if err := c.SetState(t.Context(), "k", fmt.Appendf(nil, "%d %d", life, i)); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := c.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

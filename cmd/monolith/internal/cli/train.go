@@ -32,7 +32,8 @@ func (a *App) trainCommand(out *outcome) *cobra.Command {
 		Short:      "Train a model, or continue training it",
 		Long: `Train the model of a job until its source ends, then take a snapshot.
 
-Where the job's dir holds a snapshot, training continues from the newest good one and says so. The first SIGINT, SIGTERM or
+Where the job's dir holds a snapshot, training continues from the newest good one and says so. Without one it says where reading begins. A new
+dir gets its first snapshot after 30 s at most (snapshot.every). The first SIGINT, SIGTERM or
 SIGHUP stops reading, trains what is on its way and takes a snapshot; a second one stops at once. The exit code is then 0 for a stream, which
 ends in no other way, and 130, 143 or 129 for what has an end (files, a range of a topic, train.max_examples): the same command continues.
 
