@@ -99,15 +99,16 @@ source: {parquet: {files: [DIR/*.parquet]}}
 parse: {features: [{name: user, slot: 1}], label: click}
 model: lr
 `
-	for file, want := range map[string]string{
-		"":                            "malformed parquet file: 0 bytes are too few",
-		"user,click\n1,1\n2,0\n3,1\n": `malformed parquet file: ends with "3,1\n", not with PAR1`,
+	for file, want := range map[string][2]string{ // under fail and skip
+		"":                            {"end without a Parquet footer", "end without a Parquet footer"},
+		"PAR1 and more, and no end":   {"end without a Parquet footer", "end without a Parquet footer"},
+		"user,click\n1,1\n2,0\n3,1\n": {`malformed parquet file: ends with "3,1\n", not with PAR1`, ""},
 	} {
 		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, "a.parquet"), []byte(file), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for policy, want := range map[string]string{"fail": want, "skip": ""} {
+		for policy, want := range map[string]string{"fail": want[0], "skip": want[1]} {
 			cfg, err := job.Decode([]byte(strings.ReplaceAll(text, "DIR", dir)), "x.yaml", job.LoadOptions{Set: []string{"dir=" + dir + "/run", "train.on_bad_row=" + policy}})
 			if err != nil {
 				t.Fatal(err)

@@ -482,6 +482,45 @@ func TestRotatedLogs(t *testing.T) {
 	}
 }
 
+// TestHalfWrittenRecords trains on files that end within a record, and again once they are whole: each example is trained on once, and none is bad.
+func TestHalfWrittenRecords(t *testing.T) {
+	t.Parallel()
+	zip := func(text string) []byte {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		_, err := io.WriteString(w, text)
+		if err := errors.Join(err, w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	whole := csvOf(1000, 0)
+	cut := len(csvOf(600, 0)) + 2 // u600 is u6 so far
+	for name, files := range map[string][2][]byte{
+		"a.csv":        {[]byte(whole[:cut]), []byte(whole)},
+		"members.gz":   {zip(whole[:cut]), append(zip(whole[:cut]), zip(whole[cut:])...)},
+		"in member.gz": {zip(whole)[:1500], zip(whole)},
+	} {
+		for _, policy := range []string{"train: {on_bad_row: fail}", "train: {on_bad_row: skip}"} {
+			dir := t.TempDir()
+			path := filepath.Join(dir, name)
+			var trained int64
+			for i, file := range files {
+				if err := os.WriteFile(path, file, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				r, said := trainsOn(t, dir, path, policy)
+				if trained += r.Examples; len(r.BadRows) > 0 || name != "in member.gz" && trained != []int64{600, 1000}[i] || r.Examples == 0 {
+					t.Errorf("%s, %s, run %d: %d examples, %d in all, bad %v; it said\n%s", name, policy, i, r.Examples, trained, r.BadRows, said)
+				}
+			}
+			if trained != 1000 {
+				t.Errorf("%s, %s: %d examples", name, policy, trained)
+			}
+		}
+	}
+}
+
 // TestMovedAndAppendedLater renames and appends to a file whose position does not say which rows every epoch had: it is a new one, all of which is read.
 func TestMovedAndAppendedLater(t *testing.T) {
 	t.Parallel()

@@ -154,11 +154,18 @@ func TestDamagedFiles(t *testing.T) {
 
 	t.Run("truncated", func(t *testing.T) {
 		spoil(t, good[:len(good)-5])
-		o := run(t)
+		for _, policy := range []string{"fail", "skip"} { // what a file ends within is not there yet
+			o := run(t, "--set", "train.on_bad_row="+policy)
+			if r := result(t, o); o.code != 0 || r.Examples != 99 || len(r.BadRows) != 0 || !strings.Contains(o.stderr, "ends within a record") || !strings.Contains(o.stderr, file) {
+				t.Errorf("%s: code %d, %+v, %s", policy, o.code, r, o.stderr)
+			}
+		}
+		complete := []string{"--set", "source.tfrecord.complete=true"}
+		o := run(t, complete...)
 		if o.code != 1 || !strings.Contains(o.stdout, "truncated") || !strings.Contains(o.stdout, file) {
 			t.Errorf("code %d: %s%s", o.code, o.stdout, o.stderr)
 		}
-		o = run(t, "--set", "train.on_bad_row=skip")
+		o = run(t, append(complete, "--set", "train.on_bad_row=skip")...)
 		if r := result(t, o); o.code != 0 || r.Examples != 99 || len(r.BadRows) != 1 {
 			t.Errorf("skip: code %d, %+v", o.code, r)
 		}

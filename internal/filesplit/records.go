@@ -31,6 +31,12 @@ type Scanner interface {
 	Offset() int64
 }
 
+// Placed is a [Scanner] that passes over bytes between records, such as empty lines.
+type Placed interface {
+	// Begin is the byte offset, uncompressed, where the record that Scan last returned begins.
+	Begin() int64
+}
+
 // BadRecord is the error of a [Scanner] for a record that cannot be used.
 type BadRecord struct {
 	// Reason is a short constant phrase for the label of a counter.
@@ -39,6 +45,9 @@ type BadRecord struct {
 	Err error
 	// Last means that nothing after the record can be read either.
 	Last bool
+	// Unfinished means that the file ends within the record: the rest is not there yet. Reading ends in front of it, unless
+	// [RecordsOptions].Complete is set, which makes it a bad record.
+	Unfinished bool
 }
 
 // Error renders reason and detail.
@@ -62,6 +71,16 @@ type RecordsOptions struct {
 	Rows, Bytes int
 	// From is the position to start at.
 	From int64
+	// Complete says that nothing is appended to the file any more.
+	Complete bool
+}
+
+// Unfinished describes a record that a file ends within.
+type Unfinished struct {
+	// At is the record's position, Bytes what there is of it; -1 in a gzip stream, where it is not known.
+	At, Bytes int64
+	// Reason says how the file ends.
+	Reason *BadRecord
 }
 
 // Records makes blocks of the records of one file and keeps count of positions. In a plain file a position is the byte
@@ -84,6 +103,8 @@ type Records struct {
 	bad       *BadRecord
 	payload   []byte
 	at, after int64
+
+	unfinished *Unfinished
 }
 
 // NewRecords starts reading s, whose content scan finds records in, at opts.From. Of a plain file scan must begin there.
@@ -101,6 +122,9 @@ func NewRecords(s *Stream, scan Scanner, opts RecordsOptions) *Records {
 
 // Position is where the last block returned ends.
 func (r *Records) Position() int64 { return r.emitted }
+
+// Unfinished describes the record that the file ends within, once Next has returned io.EOF; nil: there is none.
+func (r *Records) Unfinished() *Unfinished { return r.unfinished }
 
 // Next returns the next block, of binary records and int64 positions under the given schema, and the range of positions
 // that it was made of. A block without rows means that everything in its range was dropped. io.EOF ends the file and
@@ -136,11 +160,15 @@ func (r *Records) Next(ctx context.Context, schema *arrow.Schema, bad func(at in
 
 // advance takes the next record from the scanner.
 func (r *Records) advance() {
-	at := r.number
+	before := r.number
 	if !r.stream.IsGzip() {
-		at = r.scan.Offset()
+		before = r.scan.Offset()
 	}
 	record, err := r.scan.Scan()
+	at := before
+	if p, ok := r.scan.(Placed); ok && !r.stream.IsGzip() {
+		at = p.Begin()
+	}
 	if err == nil {
 		if end := r.count(); end > r.opts.From {
 			r.block.Append(record, end)
@@ -155,11 +183,15 @@ func (r *Records) advance() {
 		return
 	case errors.As(err, &bad):
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		bad = &BadRecord{Reason: reasonTruncated, Err: err, Last: true}
+		bad = &BadRecord{Reason: reasonTruncated, Err: r.stream.where(err), Last: true, Unfinished: true}
 	case Damaged(err):
-		bad = &BadRecord{Reason: reasonDamaged, Err: err, Last: true}
+		bad = &BadRecord{Reason: reasonDamaged, Err: r.stream.where(err), Last: true}
 	default:
 		r.err = err
+		return
+	}
+	if bad.Unfinished && !r.opts.Complete {
+		r.stopBefore(at, bad)
 		return
 	}
 	end := r.count()
@@ -171,6 +203,19 @@ func (r *Records) advance() {
 		r.bad, r.payload, r.at, r.after = bad, record, at, end
 	case bad.Last: // it was reported before From was stored
 		r.finish()
+	}
+}
+
+// stopBefore ends reading in front of a record that the file ends within.
+func (r *Records) stopBefore(at int64, bad *BadRecord) {
+	r.done = true
+	r.unfinished = &Unfinished{At: at, Bytes: -1, Reason: bad}
+	switch {
+	case !r.stream.IsGzip():
+		r.unfinished.Bytes = r.stream.Size() - at
+		r.pos = max(r.pos, at) // empty lines in front of it are read
+	case r.number < r.opts.From:
+		r.err = &PastEndError{Want: r.opts.From, End: r.number}
 	}
 }
 

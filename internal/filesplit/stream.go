@@ -1,6 +1,8 @@
 package filesplit
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +39,13 @@ type Stream struct {
 	bytes *fsx.Reader
 	size  int64
 	gz    bool
-	zr    *gzip.Reader // of a gzip file, once something was read
+
+	// Of a gzip file, once something was read:
+	zr      *gzip.Reader
+	packed  *bufio.Reader // of bytes
+	members int64         // that were read whole
+	begin   int64         // the byte where the member that is being read begins
+	err     error         // for ever
 }
 
 // sniffBytes is how much of a file a sniffer gets to see.
@@ -91,25 +99,71 @@ func (s *Stream) SeekTo(offset int64) error {
 }
 
 // Read reads the content, uncompressed. Concatenated gzip members are read as one. Errors of the content are distinguished from
-// those of the file system by [Damaged].
+// those of the file system by [Damaged]; io.ErrUnexpectedEOF says that the file ends within a member.
 func (s *Stream) Read(p []byte) (int, error) {
 	if !s.gz {
 		return s.bytes.Read(p)
 	}
-	if s.zr == nil {
-		zr, err := gzip.NewReader(s.bytes)
-		if err != nil {
-			if errors.Is(err, io.EOF) && s.size > 0 {
-				err = io.ErrUnexpectedEOF
-			}
-			if errors.Is(err, gzip.ErrHeader) {
-				err = fmt.Errorf("%w: it is not compressed so; leave compression out, or make it auto", err)
-			}
-			return 0, err // io.EOF: an empty file is an empty stream
+	for s.err == nil {
+		if s.zr == nil {
+			s.packed = bufio.NewReader(s.bytes)
+			s.err = s.member()
+			continue
 		}
-		s.zr = zr
+		n, err := s.zr.Read(p)
+		if errors.Is(err, io.EOF) {
+			s.members++
+			s.err = s.member()
+			err = nil
+		}
+		if n > 0 || err != nil || len(p) == 0 {
+			return n, err
+		}
 	}
-	return s.zr.Read(p)
+	return 0, s.err
+}
+
+// member begins the next member. io.EOF: there is none.
+func (s *Stream) member() error {
+	s.begin = s.bytes.Offset() - int64(s.packed.Buffered())
+	magic := []byte{0x1f, 0x8b}
+	head, err := s.packed.Peek(len(magic))
+	switch {
+	case len(head) == 0 && err != nil:
+		return err
+	case !bytes.HasPrefix(magic, head) && s.members == 0:
+		return fmt.Errorf("%w: it is not compressed so; leave compression out, or make it auto", gzip.ErrHeader)
+	case !bytes.HasPrefix(magic, head):
+		return gzip.ErrHeader
+	}
+	if s.zr == nil {
+		s.zr, err = gzip.NewReader(s.packed)
+	} else {
+		err = s.zr.Reset(s.packed)
+	}
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	}
+	s.zr.Multistream(false)
+	return nil
+}
+
+// where says of an error of a gzip stream in which part of the file it is.
+func (s *Stream) where(err error) error {
+	switch {
+	case !s.gz || s.packed == nil:
+		return err
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("the file ends within the gzip member that begins at byte %d, after %d whole ones: %w", s.begin, s.members, err)
+	case errors.Is(err, gzip.ErrHeader) && s.members > 0:
+		return fmt.Errorf("something other than gzip follows %d whole gzip members, at byte %d: %w", s.members, s.begin, err)
+	case errors.Is(err, gzip.ErrHeader):
+		return err
+	}
+	return fmt.Errorf("in the gzip member that begins at byte %d, after %d whole ones: %w", s.begin, s.members, err)
 }
 
 // Close closes the file; it may be called more than once.

@@ -165,5 +165,8 @@ func (r *Reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Offset is the byte that the next Read begins at.
+func (r *Reader) Offset() int64 { return r.at }
+
 // SeekTo continues at a byte.
 func (r *Reader) SeekTo(offset int64) { r.at = offset }

@@ -9,11 +9,17 @@ import (
 // FileSet are the options all file sources share.
 type FileSet struct {
 	// Files are paths or patterns (*, ?, [...]). Each file is a split, named by its path after the folder that its pattern
-	// begins with, and known again by its bytes: files that are moved, renamed or appended to continue where they were. One that is both renamed and appended to, such as a
-	// rotated log, does so in its first epoch, without shuffle, and otherwise is a new one. One that is compressed
-	// later, as by the rotation of logs, is always a new one, and read again: leave compressed files out of the patterns, or have them compressed elsewhere. What is looked at
-	// is the size and the first and last 64 KiB: bytes that are changed in place between them are not noticed, so give changed data a new name. A pattern without a match is an error.
+	// begins with, and known again by its bytes: files that are moved, renamed or appended to continue where they were. A
+	// file that is both renamed and appended to, such as a rotated log, continues only in its first epoch and without
+	// shuffle; otherwise it is a new file. A file that is compressed later is always a new one, and read again: leave
+	// compressed files out of the patterns. Monolith compares the size and the first and last 64 KiB. It does not notice
+	// bytes that change in place between them, so give changed data a new name. A pattern without a match is an error.
 	Files []string `yaml:"files" required:"true"`
+	// Complete says that nothing is appended to the files any more. By default a record that a file ends within counts as
+	// half written: a last line without a line feed, a cut TFRecord or gzip stream, a Parquet file without its footer.
+	// Reading ends in front of it with a warning, and continues there once the rest has come. JSON objects are whole
+	// without a line feed. Set complete: true to read a last line without one; cut records are bad rows then.
+	Complete bool `yaml:"complete"`
 	// BlockRows is the number of records of a block.
 	BlockRows int `yaml:"block_rows" min:"1"`
 

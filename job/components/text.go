@@ -30,13 +30,16 @@ func (*Text) Formats() []string { return []string{"libfm", "csv", "tsv", "jsonl"
 func (*Text) UsualFormat() string { return "" }
 
 // Delimits implements [component.Delimited].
-func (*Text) Delimits(o component.Opening) string {
+func (f *Text) Delimits(o component.Opening) string {
 	what := "lines"
 	if o.Format == "csv" {
 		what = "records of csv, which may have line ends in quotes"
 	}
 	if o.Header {
 		what += ", behind a header"
+	}
+	if f.Complete {
+		what += ", the last one also without a line feed"
 	}
 	return what
 }
@@ -64,7 +67,7 @@ func (f *Text) Brief(rows int, _ time.Duration) component.SourceConfig {
 // OpenBlocks implements [component.Blocks].
 func (f *Text) OpenBlocks(o component.Opening) (pipeline.Source[*pipeline.Block], error) {
 	return textsource.New(textsource.Options{
-		Files: f.Files, Known: o.Known, Seen: o.Seen, Follow: o.Follow, InOrder: f.inOrder, Compression: f.Compression, BlockRows: f.BlockRows, BlockBytes: int(f.BlockBytes), MaxLineBytes: int(f.MaxLineBytes),
-		Header: o.Header, Quoted: o.Format == "csv",
+		Files: f.Files, Known: o.Known, Seen: o.Seen, Follow: o.Follow, InOrder: f.inOrder, Complete: f.Complete, Compression: f.Compression, BlockRows: f.BlockRows, BlockBytes: int(f.BlockBytes), MaxLineBytes: int(f.MaxLineBytes),
+		Header: o.Header, Quoted: o.Format == "csv", JSON: o.Format == "jsonl",
 	})
 }

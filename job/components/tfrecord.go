@@ -47,7 +47,7 @@ func (f *TFRecord) Brief(rows int, _ time.Duration) component.SourceConfig {
 // OpenBlocks implements [component.Blocks].
 func (f *TFRecord) OpenBlocks(o component.Opening) (pipeline.Source[*pipeline.Block], error) {
 	return tfrecordsource.New(tfrecordsource.Options{
-		Files: f.Files, Known: o.Known, Seen: o.Seen, Follow: o.Follow, InOrder: f.inOrder, Compression: f.Compression, BlockRows: f.BlockRows, BlockBytes: int(f.BlockBytes), MaxRecordBytes: int64(f.MaxRecordBytes),
+		Files: f.Files, Known: o.Known, Seen: o.Seen, Follow: o.Follow, InOrder: f.inOrder, Complete: f.Complete, Compression: f.Compression, BlockRows: f.BlockRows, BlockBytes: int(f.BlockBytes), MaxRecordBytes: int64(f.MaxRecordBytes),
 	})
 }
 

@@ -112,6 +112,7 @@ func (l *looking) begin(ctx context.Context, src interface {
 // blocks looks into a source of undecoded records.
 func (l *looking) blocks(ctx context.Context) error {
 	r := wiring.TrainReading(l.cfg, 0)
+	r.Log = l.opts.Logger
 	r.Side = "" // what is held out is looked at too
 	src, err := r.OpenBlocks()
 	if err != nil {
@@ -281,7 +282,7 @@ func (l *looking) stored(ctx context.Context) error {
 		}
 	}
 	if schema.NumFields() > 0 && l.ids == nil {
-		src, err := columns.OpenColumns(component.Opening{Seed: l.cfg.Seed}, schema)
+		src, err := columns.OpenColumns(component.Opening{Seed: l.cfg.Seed, Log: l.opts.Logger}, schema)
 		if err != nil {
 			return err
 		}

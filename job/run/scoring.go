@@ -45,6 +45,9 @@ func (s *scoring) run(ctx context.Context) (*metric.Collection, pipeline.RunStat
 		sink.Identify()
 	}
 	reading := wiring.EvalReading(s.cfg)
+	if s.env != nil {
+		reading.Log = s.env(0).Log()
+	}
 	plan, err := wiring.EvalGraph(s.cfg, reading, s.model, s.open, s.outs, s.insight, sink)
 	if err != nil {
 		return nil, pipeline.RunStats{}, err

@@ -306,7 +306,7 @@ func (k *knownSplits) sameRecords(cfg *spec.Config, progress map[string]ps.Progr
 		r := k.records[name]
 		epoch, at := max(progress[name].Position, 0).Epoch()
 		if at > 0 && epoch >= state.Epochs && r.Cut != "" && r.Cut != k.cut && (d.Counts(name) || len(r.Parts) > 0 || shuffled(r.Orders, epoch)) {
-			return fault.Config("job: parse.format or parse.header has changed in the midst of an epoch of %s: its positions count %s, and the job reads %s, so some would be trained on twice and others never; set it back until the epoch is over, or give the job another source_name, under which the source is read from its beginning",
+			return fault.Config("job: parse.format, parse.header or complete of the source has changed in the midst of an epoch of %s: its positions count %s, and the job reads %s, so some would be trained on twice and others never; set it back until the epoch is over, or give the job another source_name, under which the source is read from its beginning",
 				name, r.Cut, k.cut)
 		}
 	}

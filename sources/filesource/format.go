@@ -11,7 +11,11 @@ type Stream = filesplit.Stream
 // [*BadRecord] with what is known of its bytes; Offset is the byte just after what Scan has last returned.
 type Records = filesplit.Scanner
 
-// BadRecord is the error of a record that cannot be used.
+// Placed are [Records] that pass over bytes between records, such as empty lines: Begin is where the record that Scan last
+// returned begins.
+type Placed = filesplit.Placed
+
+// BadRecord is the error of a record that cannot be used. One that the file ends within is Unfinished.
 type BadRecord = filesplit.BadRecord
 
 // Headed are [Records] of a file that begins with a line which names the columns. Header returns it, or nil; it goes into

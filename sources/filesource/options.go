@@ -30,6 +30,9 @@ type Options struct {
 	// Compression is "auto", "none" or "gzip"; default auto: decided for each file by its first bytes. A position in a
 	// gzip file is a record number, and continuing from one reads the file again from its beginning.
 	Compression string
+	// Complete says that nothing is appended to the files any more, so that a record that a file ends within is a bad row.
+	// Otherwise reading ends in front of it, and a warning says so.
+	Complete bool
 	// BlockRows bounds the records of a block, default 4096. More cost memory and time until the first row, fewer cost
 	// speed.
 	BlockRows int

@@ -13,13 +13,15 @@ import (
 )
 
 // Reader reads one file. Bad records go to [pipeline.Env.BadRow] with the reasons of their format, after which reading
-// continues, or "truncated", "damaged gzip stream" and others of the format after which no record can be found: if the
-// policy drops them, the rest of the file is skipped. It is not for concurrent use and starts no goroutine. It holds one
+// continues, or "damaged gzip stream" and others of the format after which no record can be found: if the
+// policy drops them, the rest of the file is skipped. A record that the file ends within is not there yet: reading ends in
+// front of it with a warning, or it is a bad record ("truncated") where [Options].Complete is set. It is not for concurrent use and starts no goroutine. It holds one
 // record at most beyond its block, and what the format reads ahead.
 type Reader struct {
 	source *Source
 	env    *pipeline.Env
 	split  string
+	path   string
 	schema *arrow.Schema
 	stream *filesplit.Stream
 	from   int64
@@ -50,6 +52,9 @@ func (r *Reader) Next(ctx context.Context) (*pipeline.Block, error) {
 	rec, from, to, err := r.records.Next(ctx, r.schema, func(at int64, b *BadRecord, payload []byte) error {
 		return r.env.BadRow(ctx, r.bad(at, b), payload)
 	})
+	if errors.Is(err, io.EOF) {
+		r.warn()
+	}
 	if err != nil {
 		return nil, r.explain(err)
 	}
@@ -83,8 +88,25 @@ func (r *Reader) start() error {
 	}
 	r.records = filesplit.NewRecords(r.stream, scan, filesplit.RecordsOptions{
 		Mem: r.env.Mem(), Rows: r.source.opts.BlockRows, Bytes: r.source.opts.BlockBytes, From: r.from,
+		Complete: r.source.opts.Complete,
 	})
 	return nil
+}
+
+// warn logs that the file ends within a record, once for each source.
+func (r *Reader) warn() {
+	u := r.records.Unfinished()
+	if u == nil || !r.source.first(r.split, u.At) {
+		return
+	}
+	args := []any{"file", r.path, "why", u.Reason.Err}
+	if u.Bytes >= 0 {
+		args = append(args, "byte", u.At, "bytes", u.Bytes)
+	} else {
+		args = append(args, "after_records", u.At)
+	}
+	r.env.Log().Warn("a file ends within a record, which waits for its rest and is not read yet", append(args,
+		"advice", "complete the record, a last line by a line feed; if nothing is appended to the file any more, set complete: true in the source")...)
 }
 
 // bad is a bad record as the contract has it.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -18,6 +19,15 @@ type Source struct {
 	opts   Options
 	files  *filesplit.Files
 	schema *arrow.Schema
+
+	mu     sync.Mutex
+	warned map[unfinished]bool
+}
+
+// unfinished is the place of a record that a file ends within.
+type unfinished struct {
+	split string
+	at    int64
 }
 
 var _ pipeline.Source[*pipeline.Block] = (*Source)(nil)
@@ -35,6 +45,21 @@ func New(format Format, opts Options) (*Source, error) {
 	}
 	s.files = filesplit.NewFiles(s.opts.FS, opts.Files, opts.Known, opts.Seen, opts.Follow, opts.InOrder)
 	return s, nil
+}
+
+// first reports whether it is called for the first time for an unfinished record.
+func (s *Source) first(split string, at int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := unfinished{split, at}
+	if s.warned[u] {
+		return false
+	}
+	if s.warned == nil {
+		s.warned = map[unfinished]bool{}
+	}
+	s.warned[u] = true
+	return true
 }
 
 // fault gives an error its kind and the name of the format's package.
@@ -91,5 +116,5 @@ func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Spl
 	if err != nil {
 		return nil, s.fault(pipeline.ErrUnavailable, err)
 	}
-	return &Reader{source: s, env: env, split: split.Name, schema: s.schema, stream: stream, from: int64(from)}, nil
+	return &Reader{source: s, env: env, split: split.Name, path: found.Path, schema: s.schema, stream: stream, from: int64(from)}, nil
 }

@@ -1,6 +1,7 @@
 package parquetsource_test
 
 import (
+	"log/slog"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -16,7 +17,7 @@ func TestFingerprint(t *testing.T) {
 		return arrow.NewSchema([]arrow.Field{{Name: "user", Type: typ, Nullable: true}}, nil)
 	}
 	pipelinetest.TestFingerprint(t, pipelinetest.FingerprintHarness[parquetsource.Options]{
-		Options: parquetsource.Options{Files: []string{"a", "b"}, Columns: columns(arrow.PrimitiveTypes.Int64), BatchRows: 10, MaxPageBytes: 100, MaxBatchBytes: 1000},
+		Options: parquetsource.Options{Files: []string{"a", "b"}, Columns: columns(arrow.PrimitiveTypes.Int64), Complete: true, BatchRows: 10, MaxPageBytes: 100, MaxBatchBytes: 1000},
 		New: func(t *testing.T, o parquetsource.Options) interface{ Fingerprint() string } {
 			t.Helper()
 			s, err := parquetsource.New(o)
@@ -25,7 +26,7 @@ func TestFingerprint(t *testing.T) {
 			}
 			return s
 		},
-		Other: map[string]any{"FS": new(fsxtest.Mem), "Columns": columns(arrow.BinaryTypes.Binary)},
-		Free:  map[string]string{"BatchRows": "rows and positions are the same however they are cut into batches", "Known": "what splits are called", "Seen": "as Known", "FS": "files are known by what they hold"},
+		Other: map[string]any{"FS": new(fsxtest.Mem), "Log": slog.New(slog.DiscardHandler), "Columns": columns(arrow.BinaryTypes.Binary)},
+		Free:  map[string]string{"BatchRows": "rows and positions are the same however they are cut into batches", "Known": "what splits are called", "Seen": "as Known", "Log": "it is told, not read", "FS": "files are known by what they hold"},
 	})
 }

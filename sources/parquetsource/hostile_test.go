@@ -28,7 +28,8 @@ func hostile(tb testing.TB, dir string, file []byte, schema *arrow.Schema) {
 	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
 	defer mem.AssertSize(tb, 0)
 	_, err := readAll(tb, parquetsource.Options{
-		Files: []string{path}, Columns: schema, MaxPageBytes: 1 << 16, MaxBatchBytes: 1 << 16, BatchRows: 64,
+		Complete: true,
+		Files:    []string{path}, Columns: schema, MaxPageBytes: 1 << 16, MaxBatchBytes: 1 << 16, BatchRows: 64,
 	}, &pipeline.Env{Allocator: mem, BadRows: &pipeline.SkipBadRows{}})
 	if err != nil && !errors.Is(err, pipeline.ErrConfig) {
 		tb.Errorf("%v", err)
@@ -86,7 +87,8 @@ func TestBomb(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	skip := &pipeline.SkipBadRows{}
 	_, err := readAll(t, parquetsource.Options{
-		Files: []string{path}, Columns: everything(t, path), BatchRows: 1 << 14, MaxBatchBytes: 16 << 20,
+		Complete: true,
+		Files:    []string{path}, Columns: everything(t, path), BatchRows: 1 << 14, MaxBatchBytes: 16 << 20,
 	}, &pipeline.Env{BadRows: skip})
 	runtime.ReadMemStats(&after)
 	if err != nil || skip.Counts()["too large"] != 1 {

@@ -3,6 +3,7 @@ package parquetsource
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -24,6 +25,11 @@ type Options struct {
 	Seen map[string]string
 	// InOrder lists the splits in the order of Files, and those of one pattern by path; otherwise they are sorted by name.
 	InOrder bool
+	// Complete says that the files are written to the end, so that one without a footer is a malformed one. Otherwise it is
+	// still being written or copied: it is left out, and a warning says so.
+	Complete bool
+	// Log gets that warning; nil: nothing is logged.
+	Log *slog.Logger
 	// Columns are the wanted columns by their names in the files, with the types to read them as. A name is that of a
 	// top-level column or the path to a nested one, its parts joined by dots. A list of null ([IDs]) is read as a list of
 	// int64 or of binary, by what is stored, which must be the same in all files.
@@ -65,6 +71,9 @@ func (o Options) WithDefaults() Options {
 	}
 	if o.FS == nil {
 		o.FS = fsx.Local{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
 }

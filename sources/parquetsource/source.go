@@ -28,6 +28,8 @@ type Source struct {
 	mu struct {
 		sync.Mutex
 		footers map[string]footer // by path
+		// unfinished are files without a footer that were logged, with 1 more than their size.
+		unfinished map[string]int64
 		// buffers are those of row groups that have been read, for the next ones, whose pages are probably alike; no
 		// more than one row group needs.
 		buffers []*pqfile.Buffers
@@ -87,7 +89,7 @@ func New(opts Options) (*Source, error) {
 		}
 	}
 	s := &Source{opts: opts, files: filesplit.NewFiles(opts.FS, opts.Files, known, seen, nil, opts.InOrder), schema: arrow.NewSchema(fields, nil)}
-	s.mu.footers = map[string]footer{}
+	s.mu.footers, s.mu.unfinished = map[string]footer{}, map[string]int64{}
 	return s, nil
 }
 
@@ -102,11 +104,12 @@ func (s *Source) String() string { return "parquet " + strings.Join(s.opts.Files
 
 // Fingerprint implements [pipeline.Source]: everything but the size of batches and where the files lie.
 func (s *Source) Fingerprint() string {
-	return pipeline.Fingerprint("parquet", s.opts, "BatchRows", "Known", "Seen", "FS")
+	return pipeline.Fingerprint("parquet", s.opts, "BatchRows", "Known", "Seen", "FS", "Log")
 }
 
 // Splits reads the footers of all files and lists their row groups, of a file without any an empty one. A file whose footer cannot be read is listed as one
-// split, whose reader reports it to the bad row policy. Errors: [pipeline.ErrConfig] for patterns without a file and for
+// split, whose reader reports it to the bad row policy. A file that ends before its footer does is not there yet and left out,
+// unless [Options].Complete is set. Errors: [pipeline.ErrUnavailable] when no file is there yet, [pipeline.ErrConfig] for patterns without a file and for
 // columns that a file lacks or has in another type, all at once; [pipeline.ErrUnavailable] when files cannot be read.
 func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 	files, err := s.files.List(ctx)
@@ -116,9 +119,18 @@ func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 	var splits []pipeline.Split
 	var faults []error
 	var alike sameIDs
+	var unfinished []string
 	for _, f := range files {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
+		}
+		is, err := s.unfinished(ctx, f)
+		if err != nil {
+			return nil, s.explain(err)
+		}
+		if is {
+			unfinished = append(unfinished, f.Path)
+			continue
 		}
 		meta, err := s.footer(ctx, f)
 		switch {
@@ -147,8 +159,38 @@ func (s *Source) Splits(ctx context.Context) ([]pipeline.Split, error) {
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
+	if len(unfinished) > 0 && len(splits) == 0 {
+		return nil, fmt.Errorf("parquetsource: %d files, %q first, end without a Parquet footer, and no file is whole; wait until they are written, or write them again: %w",
+			len(unfinished), unfinished[0], pipeline.ErrUnavailable)
+	}
 	slices.SortFunc(splits, func(a, b pipeline.Split) int { return cmp.Compare(a.Name, b.Name) })
 	return splits, nil
+}
+
+// unfinished reports whether a file is still being written, and logs it, once for each length.
+func (s *Source) unfinished(ctx context.Context, file filesplit.File) (bool, error) {
+	if s.opts.Complete {
+		return false, nil
+	}
+	f, err := s.files.Open(ctx, file)
+	if err != nil {
+		return false, err
+	}
+	is, err := pqfile.Unfinished(f, file.Size)
+	if isBad(err) { // it has become shorter, which the footer shows too
+		err = nil
+	}
+	if err = errors.Join(err, f.Close()); err != nil || !is {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.unfinished[file.Path] != file.Size+1 {
+		s.opts.Log.Warn("a Parquet file has no footer yet and is left out", "file", file.Path, "bytes", file.Size,
+			"advice", "wait until it is written, or write it again; to count it as a bad row, set complete: true in the source")
+		s.mu.unfinished[file.Path] = file.Size + 1
+	}
+	return true, nil
 }
 
 // sameIDs ensures that columns asked for as [IDs] are the same in all files: batches of different files may be joined.

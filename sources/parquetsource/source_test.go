@@ -489,7 +489,7 @@ func TestCorruption(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			path := write(t, t.TempDir(), "f.parquet", tc.file)
-			opts := parquetsource.Options{Files: []string{path}, BatchRows: 10, Columns: arrow.NewSchema([]arrow.Field{
+			opts := parquetsource.Options{Files: []string{path}, Complete: true, BatchRows: 10, Columns: arrow.NewSchema([]arrow.Field{
 				{Name: "a", Type: arrow.PrimitiveTypes.Int64}, {Name: "b", Type: arrow.PrimitiveTypes.Int64},
 			}, nil)}
 			mem := memory.NewCheckedAllocator(memory.NewGoAllocator())

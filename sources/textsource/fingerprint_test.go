@@ -11,7 +11,7 @@ import (
 func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	pipelinetest.TestFingerprint(t, pipelinetest.FingerprintHarness[textsource.Options]{
-		Options: textsource.Options{Files: []string{"a", "b"}, Header: true, Quoted: true, Delimiter: ';', MaxLineBytes: 100, BlockRows: 10, BlockBytes: 100},
+		Options: textsource.Options{Files: []string{"a", "b"}, Header: true, Quoted: true, Complete: true, JSON: true, Delimiter: ';', MaxLineBytes: 100, BlockRows: 10, BlockBytes: 100},
 		New: func(t *testing.T, o textsource.Options) interface{ Fingerprint() string } {
 			t.Helper()
 			if len(o.Files) == 0 {

@@ -39,6 +39,11 @@ type Options struct {
 	// Quoted reports whether fields may be quoted as in RFC 4180, so that a line feed between quotes does not end a record.
 	// A field is quoted if it begins with a double quote.
 	Quoted bool
+	// Complete says that nothing is appended to the files any more: a last line without a line feed is a line then. Otherwise
+	// it may be half written. Reading ends in front of it, and a warning says so.
+	Complete bool
+	// JSON says that lines are JSON objects. A last line that is a whole one counts without its line feed.
+	JSON bool
 	// Delimiter separates fields; it matters with Quoted only; default ','.
 	Delimiter byte
 	// MaxLineBytes bounds a line or quoted record, default 1 MiB, at most 1 GiB; longer ones are bad rows. Of a quoted
@@ -56,7 +61,7 @@ type Options struct {
 // files are the choices that files of every format have.
 func (o Options) files() filesource.Options {
 	return filesource.Options{
-		Files: o.Files, Known: o.Known, Seen: o.Seen, Follow: o.Follow, InOrder: o.InOrder, Compression: o.Compression, BlockRows: o.BlockRows, BlockBytes: o.BlockBytes, FS: o.FS,
+		Files: o.Files, Known: o.Known, Seen: o.Seen, Follow: o.Follow, InOrder: o.InOrder, Compression: o.Compression, BlockRows: o.BlockRows, BlockBytes: o.BlockBytes, Complete: o.Complete, FS: o.FS,
 	}
 }
 

@@ -3,6 +3,7 @@ package textsource
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ const (
 	reasonTooLong      = "line too long"
 	reasonUnterminated = "unterminated quote"
 	reasonForeign      = "no lines of text"
+	reasonUnfinished   = "unfinished line"
 )
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
@@ -30,24 +32,33 @@ const maxQuotedLines = 1000
 type scanner struct {
 	br     *bufio.Reader
 	off    int64
+	begin  int64 // of the last record
 	max    int
 	quoted bool
-	quotes quotes
-	buf    []byte // a record that does not lie in one piece in br
-	back   []byte // read and given back: the lines after a quote that is not closed
+	// complete counts a last line without a line feed, json one that is a whole JSON object.
+	complete, json bool
+	quotes         quotes
+	buf            []byte // a record that does not lie in one piece in br
+	back           []byte // read and given back: the lines after a quote that is not closed
 }
 
-var _ filesource.Records = (*scanner)(nil)
+var (
+	_ filesource.Records = (*scanner)(nil)
+	_ filesource.Placed  = (*scanner)(nil)
+)
 
 func newScanner(r io.Reader, offset int64, opts Options) *scanner {
 	return &scanner{
 		br: bufio.NewReaderSize(r, readBytes), off: offset, max: opts.MaxLineBytes,
-		quoted: opts.Quoted, quotes: quotes{delimiter: opts.Delimiter},
+		quoted: opts.Quoted, complete: opts.Complete, json: opts.JSON, quotes: quotes{delimiter: opts.Delimiter},
 	}
 }
 
 // Offset implements [filesource.Records].
 func (s *scanner) Offset() int64 { return s.off }
+
+// Begin implements [filesource.Placed].
+func (s *scanner) Begin() int64 { return s.begin }
 
 // skipMark passes over a byte order mark; the stream is at its beginning. Errors: a [filesource.BadRecord] for what holds no lines of UTF-8.
 func (s *scanner) skipMark() error {
@@ -75,9 +86,11 @@ func (s *scanner) Scan() ([]byte, error) {
 }
 
 // record returns the next line or quoted record, empty ones too. A quoted record that is not closed within the bound on
-// bytes and within maxQuotedLines is dropped: its first line is a bad record, and the next one begins after it.
+// bytes and within maxQuotedLines is dropped: its first line is a bad record, and the next one begins after it. What the
+// stream ends within is unfinished.
 func (s *scanner) record() ([]byte, error) {
 	s.quotes.state = fieldStart
+	s.begin = s.off
 	s.buf = s.buf[:0]
 	var size, first, lines int // of the record so far: bytes, bytes of its first line once that has ended, lines
 	long := false              // the first line is too long, and not kept
@@ -96,7 +109,11 @@ func (s *scanner) record() ([]byte, error) {
 				s.buf = append(s.buf, piece...)
 				piece = s.buf
 			}
-			if line := trim(piece); !long && len(line) <= s.max {
+			line := trim(piece)
+			if last && !s.complete && !(s.json && !long && isObject(line)) {
+				return nil, s.unfinished("the last line has no line feed")
+			}
+			if !long && len(line) <= s.max {
 				return line, nil // usually without a copy
 			}
 			return nil, &filesource.BadRecord{Reason: reasonTooLong, Err: fmt.Errorf("%d bytes, the bound is %d: raise max_line_bytes of the source if this is a line", size, s.max)}
@@ -114,6 +131,9 @@ func (s *scanner) record() ([]byte, error) {
 		} else if first == 0 && over {
 			long, s.buf = true, s.buf[:0]
 		}
+		if last && !s.complete && (!over || lines == 1) {
+			return nil, s.unfinished("no quote closes the field that begins in this line")
+		}
 		if first > 0 && (over || last || lines == maxQuotedLines) {
 			s.back = slices.Concat(s.buf[first:], s.back)
 			s.off -= int64(size - first)
@@ -122,6 +142,17 @@ func (s *scanner) record() ([]byte, error) {
 			}
 		}
 	}
+}
+
+// unfinished says that the stream ends within the record.
+func (s *scanner) unfinished(how string) error {
+	s.off = s.begin
+	return &filesource.BadRecord{Reason: reasonUnfinished, Err: errors.New(how), Last: true, Unfinished: true}
+}
+
+// isObject reports whether a line is a JSON object, which no further byte could belong to.
+func isObject(line []byte) bool {
+	return bytes.HasPrefix(bytes.TrimLeft(line, " \t"), []byte("{")) && json.Valid(line)
 }
 
 // piece returns what comes next up to a line feed, or as much of it as is buffered with [bufio.ErrBufferFull].

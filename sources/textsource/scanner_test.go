@@ -16,9 +16,10 @@ import (
 	"github.com/monolith-go/monolith/sources/filesource"
 )
 
-// scanAll returns the lines of a text; bad records show as `<reason>`.
+// scanAll returns the lines of a text that is complete; bad records show as `<reason>`.
 func scanAll(tb testing.TB, r io.Reader, opts Options) []string {
 	tb.Helper()
+	opts.Complete = true
 	s := newScanner(r, 0, opts.WithDefaults())
 	var out []string
 	last := int64(0)

@@ -10,7 +10,8 @@ import (
 
 // New describes text files without touching one. Bad records have the reasons "line too long" and "unterminated quote"
 // (the line of a quote that is not closed within [Options].MaxLineBytes and 1,000 lines), after which reading continues, or
-// "truncated" and "damaged gzip stream". A header line of these kinds is an error whatever the policy, since without names
+// "damaged gzip stream". What a file ends within, such as a last line without a line feed, is not there yet, unless
+// [Options].Complete is set ("truncated" for a gzip stream). A header line of these kinds is an error whatever the policy, since without names
 // no line means anything, and so is a file that is known to hold no lines of UTF-8: UTF-16, other compressions, archives, Parquet. A reader holds a buffer of 256 KiB. Errors: those of [Options.Validate].
 func New(opts Options) (*filesource.Source, error) {
 	if err := opts.Validate(); err != nil {
@@ -35,7 +36,7 @@ func (f format) Fingerprint() string {
 	return pipeline.Fingerprint("text", f.opts, "BlockRows", "BlockBytes", "Known", "Seen", "Follow", "FS")
 }
 
-// Open implements [filesource.Format]. A file that ends within its header shows that again where its first line is read.
+// Open implements [filesource.Format]. A file that ends within its header says so where its first line is read.
 func (f format) Open(stream *filesource.Stream, from int64) (filesource.Records, error) {
 	s := newScanner(stream, 0, f.opts)
 	if from == 0 || f.opts.Header {
@@ -50,17 +51,17 @@ func (f format) Open(stream *filesource.Stream, from int64) (filesource.Records,
 		if line, first = s.Scan(); first == nil {
 			header = append(header, line...)
 		}
-		if bad, ok := errors.AsType[*filesource.BadRecord](first); ok {
+		if bad, ok := errors.AsType[*filesource.BadRecord](first); ok && !bad.Unfinished {
 			return nil, &filesource.BadRecord{Reason: bad.Reason, Err: fmt.Errorf("header: %w; has the file one (parse.header)?", bad.Err)}
 		}
 	}
-	if from > 0 && first == nil {
+	if from > s.Offset() && first == nil { // else the header has come since
 		if err := stream.SeekTo(from); err != nil {
 			return nil, err
 		}
 		s = newScanner(stream, from, f.opts)
 	}
-	return &headed{s, header, first}, nil
+	return &headed{s, header, first, first != nil}, nil
 }
 
 // headed is a scanner whose first answer is the error that ended the header, if there was one.
@@ -68,6 +69,7 @@ type headed struct {
 	*scanner
 	header []byte
 	first  error
+	unread bool // what Scan last returned is the error of the header
 }
 
 // Header implements [filesource.Headed].
@@ -81,11 +83,20 @@ func (h *headed) Offset() int64 {
 	return h.scanner.Offset()
 }
 
+// Begin implements [filesource.Placed].
+func (h *headed) Begin() int64 {
+	if h.unread {
+		return 0
+	}
+	return h.scanner.Begin()
+}
+
 // Scan implements [filesource.Records].
 func (h *headed) Scan() ([]byte, error) {
 	if err := h.first; err != nil {
 		h.first = nil
 		return nil, err
 	}
+	h.unread = false
 	return h.scanner.Scan()
 }

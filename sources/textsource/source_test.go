@@ -115,7 +115,7 @@ func TestConformance(t *testing.T) {
 				pipelinetest.TestSource(t, pipelinetest.SourceHarness[*pipeline.Block]{
 					New: func(t *testing.T) pipeline.Source[*pipeline.Block] {
 						src, err := textsource.New(textsource.Options{
-							Files: []string{dir + "/*"}, BlockRows: 16, BlockBytes: 120, Header: header, Quoted: true,
+							Files: []string{dir + "/*"}, BlockRows: 16, BlockBytes: 120, Header: header, Quoted: true, Complete: true,
 						})
 						if err != nil {
 							t.Fatal(err)
@@ -172,9 +172,9 @@ func TestBadRows(t *testing.T) {
 	}{
 		{"too long", write(t, dir, "long", false, long), textsource.Options{MaxLineBytes: 40}, []string{"a", "b"}, "line too long", 2},
 		{"too long, gzip", write(t, dir, "longz", true, long), textsource.Options{MaxLineBytes: 40}, []string{"a", "b"}, "line too long", 1},
-		{"unterminated quote", write(t, dir, "quote", false, "a\n\"b\nc\n"), textsource.Options{Quoted: true}, []string{"a", "c"}, "unterminated quote", 2},
+		{"unterminated quote", write(t, dir, "quote", false, "a\n\"b\nc\n"), textsource.Options{Quoted: true, Complete: true}, []string{"a", "c"}, "unterminated quote", 2},
 		{"behind a header", write(t, dir, "head", false, long), textsource.Options{MaxLineBytes: 1, Header: true}, []string{"b"}, "line too long", 2},
-		{"truncated gzip", cut, textsource.Options{}, nil, "truncated", -1},
+		{"truncated gzip", cut, textsource.Options{Complete: true}, nil, "truncated", -1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -231,7 +231,7 @@ func TestHeaderThatCannotBeRead(t *testing.T) {
 		opts textsource.Options
 	}{
 		"line too long":      {strings.Repeat("x", 50) + "\nb\n", textsource.Options{MaxLineBytes: 40}},
-		"unterminated quote": {"a,\"b\n1,2\n3,4\n", textsource.Options{Quoted: true}},
+		"unterminated quote": {"a,\"b\n1,2\n3,4\n", textsource.Options{Quoted: true, Complete: true}},
 	} {
 		for _, zip := range []bool{false, true} {
 			tc.opts.Files, tc.opts.Header = []string{write(t, t.TempDir(), "f", zip, tc.text)}, true

@@ -30,6 +30,9 @@ type Options struct {
 	// Compression is "auto", "none" or "gzip"; default auto: decided for each file by its first bytes. A position in a
 	// gzip file is a record number, and continuing from one reads the file again from its beginning.
 	Compression string
+	// Complete says that nothing is appended to the files any more, so that a record that a file ends within is a bad row.
+	// Otherwise reading ends in front of it, and a warning says so.
+	Complete bool
 	// MaxRecordBytes bounds a record's data, default 64 MiB, at most 1 GiB; larger ones are bad rows.
 	MaxRecordBytes int64
 	// BlockRows bounds the records of a block, default 4096. More cost memory and time until the first row, fewer cost
@@ -44,7 +47,7 @@ type Options struct {
 // files are the choices that files of every format have.
 func (o Options) files() filesource.Options {
 	return filesource.Options{
-		Files: o.Files, Known: o.Known, Seen: o.Seen, Follow: o.Follow, InOrder: o.InOrder, Compression: o.Compression, BlockRows: o.BlockRows, BlockBytes: o.BlockBytes, FS: o.FS,
+		Files: o.Files, Known: o.Known, Seen: o.Seen, Follow: o.Follow, InOrder: o.InOrder, Compression: o.Compression, BlockRows: o.BlockRows, BlockBytes: o.BlockBytes, Complete: o.Complete, FS: o.FS,
 	}
 }
 

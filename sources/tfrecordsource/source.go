@@ -9,8 +9,9 @@ import (
 )
 
 // New describes TFRecord files without touching one. Bad records have the reasons "crc mismatch" and "record too large",
-// after which reading continues, or "length crc mismatch", "truncated" and "damaged gzip stream", after which no record can
-// be found. Errors: those of [Options.Validate].
+// after which reading continues, or "length crc mismatch" and "damaged gzip stream", after which no record can be found. A
+// record that the file ends within is not there yet, unless [Options].Complete makes it a bad one ("truncated"). Errors:
+// those of [Options.Validate].
 func New(opts Options) (*filesource.Source, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -61,7 +62,7 @@ func (s scanner) Scan() ([]byte, error) {
 		if corrupt.Reason == tfrecord.ReasonTooLarge {
 			detail += ": raise max_record_bytes of the source if this is a record"
 		}
-		err = &filesource.BadRecord{Reason: corrupt.Reason, Err: errors.New(detail), Last: !corrupt.Resumable()}
+		err = &filesource.BadRecord{Reason: corrupt.Reason, Err: errors.New(detail), Last: !corrupt.Resumable(), Unfinished: corrupt.Reason == tfrecord.ReasonTruncated}
 	}
 	return data, err
 }

@@ -178,7 +178,7 @@ func TestCorruption(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			path := write(t, t.TempDir(), "f", tc.file)
-			opts := tfrecordsource.Options{Files: []string{path}, MaxRecordBytes: tc.max, BlockRows: 4}
+			opts := tfrecordsource.Options{Files: []string{path}, MaxRecordBytes: tc.max, BlockRows: 4, Complete: true}
 			mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
 			defer mem.AssertSize(t, 0)
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 )
 
 // Physical is a physical type (parquet.thrift: Type).
@@ -105,6 +106,27 @@ type Meta struct {
 	RowGroups []RowGroup
 	leaves    []*Node
 	end       int64 // of the pages
+}
+
+// Unfinished reports whether a file of size bytes begins as a Parquet file and ends before its footer does: it is still being
+// written or copied, or that was broken off. Errors: those of r.
+func Unfinished(r io.ReaderAt, size int64) (bool, error) {
+	const magic, encrypted = "PAR1", "PARE"
+	head := make([]byte, min(size, int64(len(magic))))
+	if err := readAt(r, head, 0); err != nil {
+		return false, err
+	}
+	if !strings.HasPrefix(magic, string(head)) && !strings.HasPrefix(encrypted, string(head)) {
+		return false, nil
+	}
+	if size < 12 {
+		return true, nil
+	}
+	tail := make([]byte, len(magic))
+	if err := readAt(r, tail, size-int64(len(tail))); err != nil {
+		return false, err
+	}
+	return string(tail) != magic && string(tail) != encrypted, nil
 }
 
 // ReadMeta reads the footer of a file of size bytes. Errors wrap [ErrMalformed] or [ErrUnsupported], or are those of r.
