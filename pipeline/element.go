@@ -58,6 +58,10 @@ const (
 	// may be cut after any row: the first part ends, and the second starts, at that row's value. It is present in
 	// every block and in every batch up to the stage that makes training batches.
 	ColPosition = "__position__"
+	// ColBegin holds, for each row, where the row's record begins in its split: int64. It is the place that messages name, and
+	// stays what it is when rows are read in another order, or once more. Sources that pass over places between records
+	// have it; without it a record begins where the one before it ended.
+	ColBegin = "__begin__"
 	// ColLabel holds the labels of a model's only head: float32, or a fixed-size list of float32 where it has several a row.
 	// They are in the range that the head's loss accepts: the stage that makes the column ensures that, and nobody downstream checks
 	// again. The labels of named heads lie in columns of their own, see [LabelColumn].
@@ -205,6 +209,15 @@ func (t *table) Positions() []int64 {
 	return col.Int64Values()
 }
 
+// Begins returns the values of [ColBegin], one a row, or nil when the column is absent. The slice belongs to the element.
+func (t *table) Begins() []int64 {
+	col, ok := t.Column(ColBegin).(*array.Int64)
+	if !ok {
+		return nil
+	}
+	return col.Int64Values()
+}
+
 // Payload returns the records of a block; row i is what [array.Binary.Value] returns.
 func (b *Block) Payload() *array.Binary { return b.Column(ColPayload).(*array.Binary) }
 
@@ -291,6 +304,12 @@ func BlockSchema(key, time bool) *arrow.Schema {
 		f = append(f, arrow.Field{Name: ColTime, Type: arrow.PrimitiveTypes.Int64})
 	}
 	return arrow.NewSchema(f, nil)
+}
+
+// WithBegin returns a schema of blocks or batches with [ColBegin] behind its columns.
+func WithBegin(s *arrow.Schema) *arrow.Schema {
+	md := s.Metadata()
+	return arrow.NewSchema(append(slices.Clone(s.Fields()), arrow.Field{Name: ColBegin, Type: arrow.PrimitiveTypes.Int64}), &md)
 }
 
 // CheckColumns returns one error that names every column of want that have lacks or holds with another type. Each

@@ -131,7 +131,9 @@ type dropHooks struct {
 	into *[]string
 }
 
-func (h *dropHooks) RowDropped(source, reason string) { *h.into = append(*h.into, source+":"+reason) }
+func (h *dropHooks) RowDropped(source, reason string, _ int64) {
+	*h.into = append(*h.into, source+":"+reason)
+}
 
 func TestResourceOfAnotherTypeIsAnError(t *testing.T) {
 	env := &pipeline.Env{}

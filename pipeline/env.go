@@ -40,15 +40,21 @@ type Env struct {
 	sides     map[string]side
 	exchanges map[string]Exchange // of the run
 	leftOut   func(split SplitID, positions []int64)
-	badRow    func(reason string)
+	badRow    func(reason string, rows int64)
 	recycler  arrowx.Recycler
 
 	mu struct {
 		sync.Mutex
 		resources map[any]io.Closer
 		order     []any
-		paths     map[SplitID]string
+		files     map[SplitID]file
 	}
+}
+
+// file is where the records of a split lie.
+type file struct {
+	path string
+	line func(at int64) int64
 }
 
 // side is where elements of a side output go.
@@ -130,7 +136,11 @@ func (e *Env) Remember(split, memory string) {
 
 // Locate returns in which file the records of a split lie, for messages about them: names of splits have no folder, because
 // positions are stored under them and files may be moved.
-func (e *Env) Locate(split, path string) {
+func (e *Env) Locate(split, path string) { e.LocateLines(split, path, nil) }
+
+// LocateLines is [Env.Locate] for files of text: line returns the number, from 1, of the line that the record at a position begins in, or 0
+// where it is not known. It may be called from any goroutine, also when the split is not being read any more.
+func (e *Env) LocateLines(split, path string, line func(at int64) int64) {
 	if e == nil {
 		return
 	}
@@ -138,21 +148,21 @@ func (e *Env) Locate(split, path string) {
 	e = e.root()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.mu.paths == nil {
-		e.mu.paths = map[SplitID]string{}
+	if e.mu.files == nil {
+		e.mu.files = map[SplitID]file{}
 	}
-	e.mu.paths[id] = path
+	e.mu.files[id] = file{path, line}
 }
 
-// path is what [Env.Locate] was given.
-func (e *Env) path(split SplitID) string {
+// file is what [Env.LocateLines] was given.
+func (e *Env) file(split SplitID) file {
 	if e == nil {
-		return ""
+		return file{}
 	}
 	e = e.root()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.mu.paths[split]
+	return e.mu.files[split]
 }
 
 // Resource returns what key stands for in this worker, opening it the first time: stages and the sink of one worker
@@ -193,12 +203,13 @@ func (e *Env) CloseResources() error {
 	return errors.Join(errs...)
 }
 
-// BadRow reports one record that cannot be used, and says in which file it lies ([Env.Locate]). It returns nil when the policy says to continue without it, and the error
+// BadRow reports a record that cannot be used, or several that cannot be separated ([DataError].Records), and says in which file it lies ([Env.Locate]). It returns nil when the policy says to continue without it, and the error
 // to fail with otherwise. A run counts those that it continues without ([RunStats].BadRows). payload may be nil; it is only valid during the call.
 func (e *Env) BadRow(ctx context.Context, err *DataError, payload []byte) error {
-	e.Observe().RowDropped(err.Source, err.Reason)
+	e.Observe().RowDropped(err.Source, err.Reason, err.Rows())
 	if err.Path == "" {
-		err.Path = e.path(SplitID{Source: err.Source, Split: err.Split})
+		f := e.file(SplitID{Source: err.Source, Split: err.Split})
+		err.Path, err.line = f.path, f.line
 	}
 	policy := BadRowPolicy(FailOnBadRow{})
 	if e != nil && e.BadRows != nil {
@@ -208,7 +219,7 @@ func (e *Env) BadRow(ctx context.Context, err *DataError, payload []byte) error 
 		return err
 	}
 	if e != nil && e.badRow != nil {
-		e.badRow(err.Reason)
+		e.badRow(err.Reason, err.Rows())
 	}
 	return nil
 }
@@ -267,7 +278,7 @@ func (s *SkipBadRows) BadRow(_ context.Context, err *DataError, _ []byte) error 
 	if s.n == nil {
 		s.n = map[string]int64{}
 	}
-	s.n[err.Reason]++
+	s.n[err.Reason] += err.Rows()
 	return nil
 }
 

@@ -25,24 +25,43 @@ var (
 // DataError is bad input: where it was found and why it is bad. It wraps [ErrBadData] and Err.
 type DataError struct {
 	Source, Split string
-	// Position is that of the bad record, in the unit of the source.
+	// Position is where the bad record begins, in the unit of the source: a byte, an offset or the number of a record or row.
 	Position Position
 	// Reason is a short constant phrase of a small closed set («crc mismatch»); it becomes a metric label.
 	Reason string
 	// Err says more, or is nil.
 	Err error
+	// Records is how many records cannot be used, where they cannot be separated, as in a damaged batch; 0 means 1.
+	Records int64
 	// Path is the file that the record lies in, where it is one; [Env.BadRow] sets it.
 	Path string
+
+	line func(at int64) int64
 }
 
-// Error renders `source/split position 12: reason: detail (file logs/day1.csv)`.
+// Line is the number, from 1, of the line of text that the record begins in; 0 where it is not known. It may read the file.
+func (e *DataError) Line() int64 {
+	if e.line == nil || e.Position < 0 {
+		return 0
+	}
+	return e.line(int64(e.Position))
+}
+
+// Rows is how many records it stands for, at least 1.
+func (e *DataError) Rows() int64 { return max(e.Records, 1) }
+
+// Error renders `source/split position 12: reason: detail (file logs/day1.csv, line 3)`.
 func (e *DataError) Error() string {
 	s := fmt.Sprintf("%s/%s position %d: %s", e.Source, e.Split, e.Position, e.Reason)
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
 	if e.Path != "" {
-		s += " (file " + e.Path + ")"
+		s += " (file " + e.Path
+		if line := e.Line(); line > 0 {
+			s += fmt.Sprintf(", line %d", line)
+		}
+		s += ")"
 	}
 	return s
 }

@@ -25,8 +25,8 @@ type LagHook interface {
 
 // RowDroppedHook is notified of bad rows.
 type RowDroppedHook interface {
-	// RowDropped counts one bad row by its reason.
-	RowDropped(source, reason string)
+	// RowDropped counts bad rows by their reason: one, or those that cannot be separated ([DataError].Records).
+	RowDropped(source, reason string, rows int64)
 }
 
 // RecordsLostHook is notified of gaps.
@@ -103,12 +103,12 @@ func (h *Hooks) Lag(source, split string, records int64) {
 }
 
 // RowDropped calls the hooks that implement [RowDroppedHook].
-func (h *Hooks) RowDropped(source, reason string) {
+func (h *Hooks) RowDropped(source, reason string, rows int64) {
 	if h == nil {
 		return
 	}
 	for _, x := range h.rowDropped {
-		x.RowDropped(source, reason)
+		x.RowDropped(source, reason, rows)
 	}
 }
 

@@ -22,7 +22,7 @@ type everything struct{ lags }
 func (e everything) note(what string)                         { *e.log = append(*e.log, what) }
 func (e everything) Lag(string, string, int64)                { e.note("lag") }
 func (e everything) RowsRead(string, string, int)             { e.note("read") }
-func (e everything) RowDropped(string, string)                { e.note("dropped") }
+func (e everything) RowDropped(string, string, int64)         { e.note("dropped") }
 func (e everything) RecordsLost(string, string, int64, int64) { e.note("lost") }
 func (e everything) StageDone(string, int, time.Duration)     { e.note("done") }
 func (e everything) QueueLen(string, int, int)                { e.note("len") }
@@ -38,7 +38,7 @@ func TestHooks(t *testing.T) {
 	fire := func(h *pipeline.Hooks) {
 		h.RowsRead("s", "a", 1)
 		h.Lag("s", "a", 7)
-		h.RowDropped("s", "bad")
+		h.RowDropped("s", "bad", 1)
 		h.RecordsLost("s", "a", 1, 2)
 		h.StageDone("x", 1, 0)
 		h.QueueLen("q", 1, 2)

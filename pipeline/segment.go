@@ -326,14 +326,14 @@ func (r *run) resumed(rows int64) {
 	r.stats.Resumed += rows
 }
 
-// badRow counts a record that is left out because it cannot be used.
-func (r *run) badRow(reason string) {
+// badRow counts records that are left out because they cannot be used.
+func (r *run) badRow(reason string, rows int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stats.BadRows == nil {
 		r.stats.BadRows = map[string]int64{}
 	}
-	r.stats.BadRows[reason]++
+	r.stats.BadRows[reason] += rows
 }
 
 // wrote counts one element that a sink has taken, main if it is the main sink of the element's source, and what was left out in front of it.

@@ -17,6 +17,7 @@ const MaxPayload = math.MaxInt32
 type Payloads struct {
 	mem                      memory.Allocator
 	data, offsets, positions *memory.Buffer // nil between batches
+	begins                   *memory.Buffer // nil without them
 	rows, bytes              int            // held
 	lastRows, lastBytes      int            // of the last batch: the next is probably like it
 }
@@ -44,6 +45,16 @@ func (p *Payloads) Append(record []byte, position int64) {
 	arrow.Int32Traits.CastFromBytes(p.offsets.Bytes())[p.rows] = int32(p.bytes)
 }
 
+// AppendFrom is [Payloads.Append] of a record that begins at begin. All records of a batch are appended so, or none.
+func (p *Payloads) AppendFrom(record []byte, begin, position int64) {
+	p.Append(record, position)
+	if p.begins == nil {
+		p.begins = memory.NewResizableBuffer(p.mem)
+	}
+	grow(p.begins, p.positions.Len())
+	arrow.Int64Traits.CastFromBytes(p.begins.Bytes())[p.rows-1] = begin
+}
+
 func (p *Payloads) growRows(rows int) {
 	grow(p.positions, rows*arrow.Int64SizeBytes)
 	grow(p.offsets, (rows+1)*arrow.Int32SizeBytes)
@@ -62,11 +73,11 @@ func (p *Payloads) Len() int { return p.rows }
 // Bytes is the number of payload bytes held.
 func (p *Payloads) Bytes() int { return p.bytes }
 
-// Batch returns what is held as a record batch that the caller owns, and starts over. The schema has two columns: binary
-// records and int64 positions.
+// Batch returns what is held as a record batch that the caller owns, and starts over. The schema has two columns, binary
+// records and int64 positions, or a third one for where the records begin.
 func (p *Payloads) Batch(schema *arrow.Schema) arrow.RecordBatch {
 	if p.data == nil { // an empty batch has buffers too
-		p.Append(nil, 0)
+		p.AppendFrom(nil, 0, 0)
 		p.rows, p.bytes = 0, 0
 	}
 	arrow.Int32Traits.CastFromBytes(p.offsets.Bytes())[0] = 0
@@ -78,19 +89,27 @@ func (p *Payloads) Batch(schema *arrow.Schema) arrow.RecordBatch {
 	cols := []arrow.Array{array.MakeFromData(records), array.MakeFromData(positions)}
 	records.Release()
 	positions.Release()
+	if schema.NumFields() > len(cols) {
+		p.begins.ResizeNoShrink(p.rows * arrow.Int64SizeBytes)
+		begins := newData(arrow.PrimitiveTypes.Int64, p.rows, []*memory.Buffer{nil, p.begins}, nil, 0)
+		cols = append(cols, array.MakeFromData(begins))
+		begins.Release()
+	} else if p.begins != nil {
+		p.begins.Release()
+	}
 	rec := array.NewRecordBatch(schema, cols, int64(p.rows))
 	release(cols)
 	p.lastRows, p.lastBytes = p.rows, p.bytes
-	p.data, p.offsets, p.positions, p.rows, p.bytes = nil, nil, nil, 0, 0
+	p.data, p.offsets, p.positions, p.begins, p.rows, p.bytes = nil, nil, nil, nil, 0, 0
 	return rec
 }
 
 // Release gives back what is held.
 func (p *Payloads) Release() {
-	for _, b := range []*memory.Buffer{p.data, p.offsets, p.positions} {
+	for _, b := range []*memory.Buffer{p.data, p.offsets, p.positions, p.begins} {
 		if b != nil {
 			b.Release()
 		}
 	}
-	p.data, p.offsets, p.positions, p.rows, p.bytes = nil, nil, nil, 0, 0
+	p.data, p.offsets, p.positions, p.begins, p.rows, p.bytes = nil, nil, nil, nil, 0, 0
 }

@@ -37,6 +37,13 @@ type Placed interface {
 	Begin() int64
 }
 
+// Lined is a [Scanner] of lines.
+type Lined interface {
+	// Line is the number, from 1, of the line that the record that Scan last returned begins in, counted from where the
+	// stream was entered.
+	Line() int64
+}
+
 // BadRecord is the error of a [Scanner] for a record that cannot be used.
 type BadRecord struct {
 	// Reason is a short constant phrase for the label of a counter.
@@ -73,6 +80,8 @@ type RecordsOptions struct {
 	From int64
 	// Complete says that nothing is appended to the file any more.
 	Complete bool
+	// Lines, if not nil, gets the lines that records of a gzip stream begin in.
+	Lines *LineIndex
 }
 
 // Unfinished describes a record that a file ends within.
@@ -126,7 +135,7 @@ func (r *Records) Position() int64 { return r.emitted }
 // Unfinished describes the record that the file ends within, once Next has returned io.EOF; nil: there is none.
 func (r *Records) Unfinished() *Unfinished { return r.unfinished }
 
-// Next returns the next block, of binary records and int64 positions under the given schema, and the range of positions
+// Next returns the next block, of binary records, int64 positions and int64 beginnings under the given schema, and the range of positions
 // that it was made of. A block without rows means that everything in its range was dropped. io.EOF ends the file and
 // repeats. bad decides about bad records: with nil the record is dropped, an error is returned and the record reported
 // again by the next call. Errors: those of bad, a [*PastEndError], those of the file system, and the context's cause;
@@ -169,9 +178,12 @@ func (r *Records) advance() {
 	if p, ok := r.scan.(Placed); ok && !r.stream.IsGzip() {
 		at = p.Begin()
 	}
+	if l, ok := r.scan.(Lined); ok && r.opts.Lines != nil && r.stream.IsGzip() && !errors.Is(err, io.EOF) {
+		r.opts.Lines.add(before, l.Line())
+	}
 	if err == nil {
 		if end := r.count(); end > r.opts.From {
-			r.block.Append(record, end)
+			r.block.AppendFrom(record, at, end)
 			r.pos = end
 		}
 		return

@@ -158,8 +158,10 @@ func (h *Metrics) RecordsLost(source, _ string, from, to int64) {
 	h.lost.WithLabelValues(source).Add(float64(to - from))
 }
 
-// RowDropped counts one bad row.
-func (h *Metrics) RowDropped(source, reason string) { h.dropped.WithLabelValues(source, reason).Inc() }
+// RowDropped counts bad rows.
+func (h *Metrics) RowDropped(source, reason string, rows int64) {
+	h.dropped.WithLabelValues(source, reason).Add(float64(rows))
+}
 
 // FeatureParsed counts the examples of a block that had a value of a feature, and those that had none.
 // Cut are those that had more values than the feature's max.

@@ -59,7 +59,7 @@ func observe(t *testing.T) *prometheus.Registry {
 	h.Lag("ratings", "ratings-3", 7)
 	h.Lag("ratings", "ratings-4", 9)
 	h.Lag("ratings", "ratings-4", -1)
-	h.RowDropped("ratings", "malformed example")
+	h.RowDropped("ratings", "malformed example", 3)
 	h.RecordsLost("ratings", "ratings-00000", 5, 9)
 	h.FeatureParsed("user", 5, 3, 1)
 	h.JoinMissed("users.dat", 2)

@@ -214,8 +214,11 @@ func (l *looking) records(split int, b *pipeline.Block) {
 	if (l.format == peek.CSV || l.format == peek.TSV) && l.names == nil && b.NumRows() > 0 {
 		l.names = peek.Names(l.format, payload.Value(0), false)
 	}
-	at := int64(b.Origin().From)
+	at, begins := int64(b.Origin().From), b.Begins()
 	for i := range b.NumRows() {
+		if begins != nil {
+			at = begins[i]
+		}
 		fields, err := peek.Decode(l.format, l.names, payload.Value(i))
 		switch {
 		case err == nil:
@@ -342,12 +345,12 @@ func (l *looking) stored(ctx context.Context) error {
 // asStored takes note of the rows of a batch as they are stored.
 func (l *looking) asStored(split int, b *pipeline.Batch) {
 	plain := func(name string) string {
-		if name == pipeline.ColPosition {
+		if name == pipeline.ColPosition || name == pipeline.ColBegin {
 			return ""
 		}
 		return name
 	}
-	at := int64(b.Origin().From)
+	at, begins := int64(b.Origin().From), b.Begins()
 	for i, end := range b.Positions() {
 		fields := peek.FromArrow(b.Record(), i, plain)
 		for i := range fields {
@@ -356,6 +359,9 @@ func (l *looking) asStored(split int, b *pipeline.Batch) {
 			}
 		}
 		l.columns.Add(fields)
+		if begins != nil {
+			at = begins[i]
+		}
 		if len(l.rows[split]) < l.opts.Rows {
 			l.keep(split, at, end, fields)
 		}

@@ -55,8 +55,8 @@ var _ pipeline.GoodRowCounter = (*badGuard)(nil)
 // BadRow implements [pipeline.BadRowPolicy].
 func (g *badGuard) BadRow(ctx context.Context, err *pipeline.DataError, payload []byte) error {
 	g.mu.Lock()
-	g.blocks[[2]string{err.Source, err.Split}]++
-	if g.allBad++; g.first == "" {
+	g.blocks[[2]string{err.Source, err.Split}] += err.Rows()
+	if g.allBad += err.Rows(); g.first == "" {
 		g.first, g.firstAt, g.checkedAt = err.Error(), g.now(), g.now()
 	}
 	g.mu.Unlock()

@@ -119,9 +119,9 @@ func (m *monitor) Lag(source, split string, records int64) {
 }
 
 // RowDropped implements [pipeline.RowDroppedHook].
-func (m *monitor) RowDropped(source, reason string) {
+func (m *monitor) RowDropped(source, reason string, rows int64) {
 	m.mu.Lock()
-	m.bad++
+	m.bad += rows
 	m.mu.Unlock()
 }
 

@@ -36,6 +36,7 @@ type tabular interface {
 	pipeline.Element
 	Record() arrow.RecordBatch
 	Positions() []int64
+	Begins() []int64
 }
 
 // TestSource runs the conformance suite of sources.
@@ -210,8 +211,12 @@ func (h SourceHarness[T]) read(t *testing.T, split pipeline.Split, from pipeline
 				if len(pos) != e.NumRows() {
 					t.Errorf("%d positions for %d rows", len(pos), e.NumRows())
 				}
+				begins := tab.Begins()
 				last := o.From
 				for i, p := range pos {
+					if begins != nil && (pipeline.Position(begins[i]) < last || begins[i] >= p) {
+						t.Errorf("row %d begins at %d, not in [%d, %d)", i, begins[i], last, p)
+					}
 					if pipeline.Position(p) <= last || pipeline.Position(p) > o.To {
 						t.Errorf("position %d of row %d lies outside (%d, %d]", p, i, last, o.To)
 					}

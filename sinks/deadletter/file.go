@@ -136,7 +136,7 @@ func (f *File) BadRow(_ context.Context, err *pipeline.DataError, payload []byte
 		return errors.Join(f.fail("write to", errors.Join(writeErr, f.cut(int64(n)))), err)
 	}
 	f.mu.size += int64(n)
-	f.mu.n[err.Reason]++
+	f.mu.n[err.Reason] += err.Rows()
 	return nil
 }
 

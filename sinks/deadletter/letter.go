@@ -27,6 +27,10 @@ type Letter struct {
 	Path string `json:"path,omitempty"`
 	// Position is where the record begins, in the unit of the source.
 	Position int64 `json:"position"`
+	// Line is the number, from 1, of the line that the record begins in, where it is text in a file.
+	Line int64 `json:"line,omitempty"`
+	// Records is how many records the letter is of, where they cannot be separated; absent: one.
+	Records int64 `json:"records,omitempty"`
 	// Reason is the short phrase that metrics count by, Error the details.
 	Reason string `json:"reason"`
 	Error  string `json:"error,omitempty"`
@@ -37,7 +41,7 @@ type Letter struct {
 // newLetter describes a bad row. The payload is not copied.
 func newLetter(now time.Time, err *pipeline.DataError, payload []byte) Letter {
 	l := Letter{
-		Time: now.UTC(), Source: err.Source, Split: err.Split, Path: err.Path, Position: int64(err.Position), Reason: err.Reason, Payload: payload,
+		Time: now.UTC(), Source: err.Source, Split: err.Split, Path: err.Path, Position: int64(err.Position), Line: err.Line(), Records: err.Records, Reason: err.Reason, Payload: payload,
 	}
 	if err.Err != nil {
 		l.Error = err.Err.Error()

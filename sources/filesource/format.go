@@ -15,6 +15,10 @@ type Records = filesplit.Scanner
 // returned begins.
 type Placed = filesplit.Placed
 
+// Lined are [Records] of text: Line is the number, from 1, of the line that the record that Scan last returned begins in,
+// counted from where reading began.
+type Lined = filesplit.Lined
+
 // BadRecord is the error of a record that cannot be used. One that the file ends within is Unfinished.
 type BadRecord = filesplit.BadRecord
 
@@ -24,7 +28,11 @@ type Headed interface {
 	Header() []byte
 }
 
-// Format is a way to write records into a file. Methods may be called from several goroutines.
+// lines is a [Format] of lines of text: messages name the line that a record begins in.
+type lines interface{ Lines() }
+
+// Format is a way to write records into a file. Methods may be called from several goroutines. A format of lines of text has a
+// method Lines() besides, and messages then name the line that a record begins in.
 type Format interface {
 	// Name is what the format is called in plans and errors, such as "text": its package is called textsource.
 	Name() string

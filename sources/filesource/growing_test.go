@@ -185,11 +185,11 @@ func TestUnfinished(t *testing.T) {
 		rows       int
 		complete   int // rows, if nothing is appended any more
 	}{
-		{"1,2\n3,4", "level=WARN msg=\"a file ends within a record, which waits for its rest and is not read yet\" file=f why=\"the last line has no line feed\" byte=4 bytes=3 advice=\"complete the record, a last line by a line feed; if nothing is appended to the file any more, set complete: true in the source\"\n", 1, 2},
-		{"1,2\n3,\"4\n", "why=\"no quote closes the field that begins in this line\" byte=4 bytes=5", 1, 1},
+		{"1,2\n3,4", "level=WARN msg=\"a file ends within a record, which waits for its rest and is not read yet\" file=f why=\"the last line has no line feed\" line=2 byte=4 bytes=3 advice=\"complete the record, a last line by a line feed; if nothing is appended to the file any more, set complete: true in the source\"\n", 1, 2},
+		{"1,2\n3,\"4\n", "why=\"no quote closes the field that begins in this line\" line=2 byte=4 bytes=5", 1, 1},
 		{"1,2\n3,4\n\n", "", 2, 2},
-		{string(zipped(t, []byte("1,2\n3,4"))), "why=\"the last line has no line feed\" after_records=1", 1, 2},
-		{string(zipped(t, []byte("1,2\n"), []byte("3,4\n"))[:30]), "why=\"the file ends within the gzip member that begins at byte 29, after 1 whole ones: unexpected EOF\" after_records=1", 1, 1},
+		{string(zipped(t, []byte("1,2\n3,4"))), "why=\"the last line has no line feed\" line=2 after_records=1", 1, 2},
+		{string(zipped(t, []byte("1,2\n"), []byte("3,4\n"))[:30]), "why=\"the file ends within the gzip member that begins at byte 29, after 1 whole ones: unexpected EOF\" line=2 after_records=1", 1, 1},
 	} {
 		files := new(fsxtest.Mem)
 		if err := fsx.WriteFile(t.Context(), files, "f", []byte(c.text)); err != nil {

@@ -22,6 +22,7 @@ type Reader struct {
 	env    *pipeline.Env
 	split  string
 	path   string
+	lines  *filesplit.LineIndex // of text
 	schema *arrow.Schema
 	stream *filesplit.Stream
 	from   int64
@@ -88,7 +89,7 @@ func (r *Reader) start() error {
 	}
 	r.records = filesplit.NewRecords(r.stream, scan, filesplit.RecordsOptions{
 		Mem: r.env.Mem(), Rows: r.source.opts.BlockRows, Bytes: r.source.opts.BlockBytes, From: r.from,
-		Complete: r.source.opts.Complete,
+		Complete: r.source.opts.Complete, Lines: r.lines,
 	})
 	return nil
 }
@@ -100,6 +101,11 @@ func (r *Reader) warn() {
 		return
 	}
 	args := []any{"file", r.path, "why", u.Reason.Err}
+	if r.lines != nil {
+		if line := r.lines.Line(u.At); line > 0 {
+			args = append(args, "line", line)
+		}
+	}
 	if u.Bytes >= 0 {
 		args = append(args, "byte", u.At, "bytes", u.Bytes)
 	} else {

@@ -35,7 +35,7 @@ var _ pipeline.Source[*pipeline.Block] = (*Source)(nil)
 // New describes a source without touching a file. Errors: every fault of the options at once, each wrapping
 // [pipeline.ErrConfig].
 func New(format Format, opts Options) (*Source, error) {
-	s := &Source{format: format, opts: opts.WithDefaults(), schema: pipeline.BlockSchema(false, false)}
+	s := &Source{format: format, opts: opts.WithDefaults(), schema: pipeline.WithBegin(pipeline.BlockSchema(false, false))}
 	var faults []error
 	opts.Check(func(text string, args ...any) {
 		faults = append(faults, s.fault(pipeline.ErrConfig, fmt.Errorf(text, args...)))
@@ -67,7 +67,7 @@ func (s *Source) fault(kind, err error) error {
 	return fmt.Errorf("%ssource: %w: %w", s.format.Name(), kind, err)
 }
 
-// Schema implements [pipeline.Source]: payload and position. The blocks of a file with a header carry it in the metadata of
+// Schema implements [pipeline.Source]: payload, position and beginning. The blocks of a file with a header carry it in the metadata of
 // their schema, which is not known without reading.
 func (s *Source) Schema() *arrow.Schema { return s.schema }
 
@@ -107,7 +107,6 @@ func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Spl
 	if err != nil {
 		return nil, s.fault(pipeline.ErrUnavailable, err)
 	}
-	env.Locate(split.Name, found.Path)
 	file, err := s.files.Open(ctx, found)
 	if err != nil {
 		return nil, s.fault(pipeline.ErrUnavailable, err)
@@ -116,5 +115,12 @@ func (s *Source) Open(ctx context.Context, env *pipeline.Env, split pipeline.Spl
 	if err != nil {
 		return nil, s.fault(pipeline.ErrUnavailable, err)
 	}
-	return &Reader{source: s, env: env, split: split.Name, path: found.Path, schema: s.schema, stream: stream, from: int64(from)}, nil
+	r := &Reader{source: s, env: env, split: split.Name, path: found.Path, schema: s.schema, stream: stream, from: int64(from)}
+	if _, ok := s.format.(lines); ok {
+		r.lines = s.files.Lines(found, stream.IsGzip())
+		env.LocateLines(split.Name, found.Path, r.lines.Line)
+	} else {
+		env.Locate(split.Name, found.Path)
+	}
+	return r, nil
 }

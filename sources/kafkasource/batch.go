@@ -47,9 +47,10 @@ var errTombstone = errors.New("a record with a key and no value, which deletes t
 
 // batchError is a fault of one batch; the reader makes a data error of it.
 type batchError struct {
-	offset int64
-	reason string
-	err    error
+	offset  int64
+	reason  string
+	err     error
+	records int64 // that cannot be used; 0: one
 }
 
 func (e *batchError) Error() string {
@@ -80,6 +81,7 @@ type batch struct {
 
 // damaged makes a batch of something that is none. What follows it continues at last+1.
 func damaged(base, last int64, err *batchError, raw []byte) batch {
+	err.records = max(base, last) - base + 1
 	return batch{base: base, last: max(base, last), bad: err, body: raw}
 }
 
@@ -122,7 +124,7 @@ func scan(records []byte, pos, tail int64, aborted []kafkawire.AbortedTxn, commi
 		records = records[size:]
 		b, bad := parseHeader(raw)
 		if bad == nil && b.base < expect {
-			bad = &batchError{b.base, reasonCorrupt, fmt.Errorf("batch begins before offset %d, where the one before it ends", expect)}
+			bad = &batchError{offset: b.base, reason: reasonCorrupt, err: fmt.Errorf("batch begins before offset %d, where the one before it ends", expect)}
 		}
 		if bad != nil {
 			last := lastOf(raw, out.next, tail, records)
@@ -201,12 +203,12 @@ func batchSize(b []byte, pos int64) (int, *batchError) {
 	base, length := int64(binary.BigEndian.Uint64(b)), int32(binary.BigEndian.Uint32(b[8:]))
 	switch magic := b[batchMagicAt]; {
 	case magic < 2:
-		return 0, &batchError{pos, reasonOldFormat, fmt.Errorf(
+		return 0, &batchError{offset: pos, reason: reasonOldFormat, err: fmt.Errorf(
 			"the batch at offset %d has format %d, from before Kafka 0.11, which Kafka 4 does not read either; copy the topic with a newer client", base, magic)}
 	case magic > 2:
-		return 0, &batchError{pos, reasonCorrupt, fmt.Errorf("the batch at offset %d has the unknown format %d", base, magic)}
+		return 0, &batchError{offset: pos, reason: reasonCorrupt, err: fmt.Errorf("the batch at offset %d has the unknown format %d", base, magic)}
 	case length < batchOverhead-batchPrefix || length > math.MaxInt32-batchPrefix:
-		return 0, &batchError{pos, reasonCorrupt, fmt.Errorf("the batch at offset %d has length %d", base, length)}
+		return 0, &batchError{offset: pos, reason: reasonCorrupt, err: fmt.Errorf("the batch at offset %d has length %d", base, length)}
 	}
 	return batchPrefix + int(length), nil
 }
@@ -216,7 +218,7 @@ func parseHeader(b []byte) (batch, *batchError) {
 	base := int64(binary.BigEndian.Uint64(b))
 	want, got := binary.BigEndian.Uint32(b[batchCRCAt:]), crc32.Checksum(b[batchAttrsAt:], castagnoli)
 	if want != got {
-		return batch{}, &batchError{base, reasonChecksum, fmt.Errorf("want %08x, got %08x", want, got)}
+		return batch{}, &batchError{offset: base, reason: reasonChecksum, err: fmt.Errorf("want %08x, got %08x", want, got)}
 	}
 	d := kafkawire.Decoder{B: b[batchPrefix:]}
 	out := batch{base: base, term: d.Int32()}
@@ -227,7 +229,7 @@ func parseHeader(b []byte) (batch, *batchError) {
 	d.Take(6) // producer epoch and base sequence
 	out.count, out.body, out.last = d.Int32(), d.B, base+delta
 	if base < 0 || delta < 0 || out.last < base || out.last == math.MaxInt64 || out.count < 0 || int64(out.count) > delta+1 {
-		return batch{}, &batchError{base, reasonCorrupt, fmt.Errorf("%d records from offset %d to %d", out.count, base, out.last)}
+		return batch{}, &batchError{offset: base, reason: reasonCorrupt, err: fmt.Errorf("%d records from offset %d to %d", out.count, base, out.last)}
 	}
 	return out, nil
 }
@@ -251,11 +253,11 @@ func unpack(u *kafkawire.Unpacker, b *batch) ([]byte, *batchError) {
 	case err == nil:
 		return body, nil
 	case errors.Is(err, kafkawire.ErrUnpacked):
-		return nil, &batchError{b.base, reasonTooLarge, fmt.Errorf("more than %d bytes after %s decompression; raise source.kafka.max_batch_bytes", u.Limit, kafkawire.CodecNames[codec])}
+		return nil, &batchError{offset: b.base, reason: reasonTooLarge, err: fmt.Errorf("more than %d bytes after %s decompression; raise source.kafka.max_batch_bytes", u.Limit, kafkawire.CodecNames[codec])}
 	case errors.Is(err, kafkawire.ErrCodec):
-		return nil, &batchError{b.base, reasonCorrupt, err}
+		return nil, &batchError{offset: b.base, reason: reasonCorrupt, err: err}
 	}
-	return nil, &batchError{b.base, reasonCorrupt, fmt.Errorf("%s: %w", kafkawire.CodecNames[codec], err)}
+	return nil, &batchError{offset: b.base, reason: reasonCorrupt, err: fmt.Errorf("%s: %w", kafkawire.CodecNames[codec], err)}
 }
 
 // micros returns a record's time in microseconds since 1970; 0 when it has none. Times outside of what int64 holds, which

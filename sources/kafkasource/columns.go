@@ -16,6 +16,7 @@ type columns struct {
 	position *array.Int64Builder
 	key      *array.BinaryBuilder
 	time     *array.Int64Builder
+	begin    *array.Int64Builder
 
 	rows, bytes      int
 	minTime, maxTime int64
@@ -24,11 +25,12 @@ type columns struct {
 
 func newColumns(mem memory.Allocator) columns {
 	return columns{
-		schema:   pipeline.BlockSchema(true, true),
+		schema:   pipeline.WithBegin(pipeline.BlockSchema(true, true)),
 		payload:  array.NewBinaryBuilder(mem, arrow.BinaryTypes.Binary),
 		position: array.NewInt64Builder(mem),
 		key:      array.NewBinaryBuilder(mem, arrow.BinaryTypes.Binary),
 		time:     array.NewInt64Builder(mem),
+		begin:    array.NewInt64Builder(mem),
 	}
 }
 
@@ -39,12 +41,14 @@ func (c *columns) reserve(rows, bytes int) {
 	c.position.Reserve(rows)
 	c.key.Reserve(rows)
 	c.time.Reserve(rows)
+	c.begin.Reserve(rows)
 }
 
 // add appends a record; its bytes are copied.
 func (c *columns) add(b *batch, r *kafkawire.Record, offset int64) {
 	c.payload.Append(r.Value)
 	c.position.Append(offset + 1)
+	c.begin.Append(offset)
 	if r.Key == nil {
 		c.key.AppendNull()
 	} else {
@@ -64,7 +68,7 @@ func (c *columns) add(b *batch, r *kafkawire.Record, offset int64) {
 
 // take returns the rows as a record batch, which the caller owns, with an origin that has their times, and starts over.
 func (c *columns) take() (arrow.RecordBatch, pipeline.Origin) {
-	cols := []arrow.Array{c.payload.NewArray(), c.position.NewArray(), c.key.NewArray(), c.time.NewArray()}
+	cols := []arrow.Array{c.payload.NewArray(), c.position.NewArray(), c.key.NewArray(), c.time.NewArray(), c.begin.NewArray()}
 	rec := array.NewRecordBatch(c.schema, cols, int64(c.rows))
 	for _, a := range cols {
 		a.Release() // the record batch holds its own reference
@@ -88,4 +92,5 @@ func (c *columns) release() {
 	c.position.Release()
 	c.key.Release()
 	c.time.Release()
+	c.begin.Release()
 }

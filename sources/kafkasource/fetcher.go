@@ -119,7 +119,7 @@ func (f *fetcher) name(err error) error {
 
 // dataError says of a fault which source and split it is in.
 func (f *fetcher) dataError(e *batchError) *pipeline.DataError {
-	return &pipeline.DataError{Source: f.source, Split: f.split, Position: pipeline.Position(e.offset), Reason: e.reason, Err: e.err}
+	return &pipeline.DataError{Source: f.source, Split: f.split, Position: pipeline.Position(e.offset), Reason: e.reason, Err: e.err, Records: e.records}
 }
 
 // limits returns the range of offsets [first, last) of the log, after checking the topic's identity.
@@ -261,7 +261,7 @@ func (f *fetcher) unreadable() (fetched, error) {
 	if f.corrupt++; f.corrupt < 3 {
 		return fetched{from: f.pos, to: f.pos}, kafka.InvalidMessage
 	}
-	b := damaged(f.pos, f.pos, &batchError{f.pos, reasonCorrupt, errors.New("the broker cannot read its own log here; its disk may be damaged")}, nil)
+	b := damaged(f.pos, f.pos, &batchError{offset: f.pos, reason: reasonCorrupt, err: errors.New("the broker cannot read its own log here; its disk may be damaged")}, nil)
 	return fetched{batches: []batch{b}, from: f.pos, to: f.pos + 1}, nil
 }
 
@@ -269,7 +269,7 @@ func (f *fetcher) unreadable() (fetched, error) {
 func (f *fetcher) tooLarge(head []byte, err error) fetched {
 	f.maxBytes = f.opts.MaxBytes
 	last := max(f.pos, lastOf(head[:min(len(head), batchOverhead)], f.pos, f.tail.Load(), nil))
-	b := damaged(f.pos, last, &batchError{f.pos, reasonTooLarge, err}, nil)
+	b := damaged(f.pos, last, &batchError{offset: f.pos, reason: reasonTooLarge, err: err}, nil)
 	return fetched{batches: []batch{b}, from: f.pos, to: last + 1}
 }
 
@@ -356,7 +356,7 @@ func (f *fetcher) lose(to int64, gap *pipeline.GapError) error {
 	}
 	from := int64(gap.Want)
 	f.log.Warn("records are gone, skipping", "split", f.split, "offset", from, "until", to, "lost", to-from)
-	f.hooks.RowDropped(f.source, "gap")
+	f.hooks.RowDropped(f.source, "gap", 1)
 	f.hooks.RecordsLost(f.source, f.split, from, to)
 	f.lost.Add(to - from)
 	return nil

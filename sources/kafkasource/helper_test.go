@@ -195,6 +195,9 @@ func (r rig) next(ctx context.Context, t testing.TB) ([]row, error) {
 	}
 	last := int64(o.From)
 	for i, p := range blk.Positions() {
+		if begin := blk.Begins()[i]; begin != p-1 {
+			t.Errorf("the record before %d begins at %d", p, begin)
+		}
 		if p <= last {
 			t.Fatalf("position %d of row %d is not after %d", p, i, last)
 		}

@@ -163,6 +163,8 @@ func (r *Reader) fill(ctx context.Context) (int64, error) {
 			}
 			body, err := unpack(&r.unpack, b)
 			if err != nil {
+				err.offset = max(b.base, r.pos)
+				err.records = min(int64(b.count), b.last-err.offset+1)
 				if err := r.bad(ctx, err, b.body); err != nil {
 					return 0, err
 				}
@@ -181,7 +183,7 @@ func (r *Reader) fill(ctx context.Context) (int64, error) {
 				err = fmt.Errorf("record %d after record %d of a batch of %d", rec.OffsetDelta, c.walked, b.last-b.base+1)
 			}
 			if err != nil { // the rest of the batch cannot be distinguished from it
-				if err := r.bad(ctx, &batchError{b.base + c.walked + 1, reasonCorrupt, err}, before.Body); err != nil {
+				if err := r.bad(ctx, &batchError{offset: max(b.base+c.walked+1, r.pos), reason: reasonCorrupt, err: err, records: int64(before.Left)}, before.Body); err != nil {
 					return 0, err
 				}
 				c.walk = kafkawire.Records{}
@@ -204,7 +206,7 @@ func (r *Reader) fill(ctx context.Context) (int64, error) {
 			r.columns.add(b, &rec, offset)
 		}
 		if n := len(c.walk.Body); n > 0 {
-			if err := r.bad(ctx, &batchError{b.base, reasonCorrupt, fmt.Errorf("%d bytes behind the last record", n)}, nil); err != nil {
+			if err := r.bad(ctx, &batchError{offset: b.base, reason: reasonCorrupt, err: fmt.Errorf("%d bytes behind the last record", n)}, nil); err != nil {
 				return 0, err
 			}
 		}

@@ -47,7 +47,7 @@ func New(opts Options) (*Source, error) {
 }
 
 // Schema implements [pipeline.Source]: payload, position, key (nullable) and time.
-func (s *Source) Schema() *arrow.Schema { return pipeline.BlockSchema(true, true) }
+func (s *Source) Schema() *arrow.Schema { return pipeline.WithBegin(pipeline.BlockSchema(true, true)) }
 
 // Bounded implements [pipeline.Source]: whether [Options.End] is set.
 func (s *Source) Bounded() bool { return s.opts.bounded() }

@@ -93,7 +93,7 @@ func (o Options) Validate() error {
 	} else {
 		seen := map[string]bool{}
 		for _, f := range o.Columns.Fields() {
-			if seen[f.Name] || f.Name == pipeline.ColPosition {
+			if seen[f.Name] || f.Name == pipeline.ColPosition || f.Name == pipeline.ColBegin {
 				fault("column %q is declared twice", f.Name)
 			}
 			seen[f.Name] = true

@@ -135,12 +135,12 @@ func (r *Reader) report(ctx context.Context) error {
 	if errors.Is(r.bad, pqfile.ErrTooLarge) {
 		reason = reasonTooLarge
 	}
-	err := r.bad
-	if n := r.rows - r.pos; n > 0 {
+	err, n := r.bad, r.rows-r.pos
+	if n > 0 {
 		err = fmt.Errorf("%w (%d rows)", err, n)
 	}
 	return r.env.BadRow(ctx, &pipeline.DataError{
-		Source: r.env.Source, Split: r.split, Position: pipeline.Position(r.pos), Reason: reason, Err: err,
+		Source: r.env.Source, Split: r.split, Position: pipeline.Position(r.pos), Reason: reason, Err: err, Records: n,
 	}, nil)
 }
 
@@ -178,7 +178,7 @@ func (r *Reader) start(ctx context.Context) error {
 // read decodes the next batch.
 func (r *Reader) read() (*pipeline.Batch, error) {
 	n := min(r.rows-r.pos, int64(r.source.opts.BatchRows))
-	cols := make([]arrow.Array, 0, len(r.cols)+1)
+	cols := make([]arrow.Array, 0, len(r.cols)+2)
 	fail := func(err error) (*pipeline.Batch, error) {
 		for _, c := range cols {
 			c.Release()
@@ -202,7 +202,12 @@ func (r *Reader) read() (*pipeline.Batch, error) {
 			values[i] = r.pos + int64(i) + 1
 		}
 	})
-	return r.batch(append(cols, positions), n, r.pos+n)
+	begins := arrowx.Fixed(r.env.Recycled(), arrow.PrimitiveTypes.Int64, int(n), func(values []int64) {
+		for i := range values {
+			values[i] = r.pos + int64(i)
+		}
+	})
+	return r.batch(append(cols, positions, begins), n, r.pos+n)
 }
 
 // batch makes a batch of columns, which it owns, and moves the position.

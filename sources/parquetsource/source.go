@@ -63,8 +63,8 @@ var _ pipeline.Source[*pipeline.Batch] = (*Source)(nil)
 //	integers, BOOLEAN and byte arrays        [IDs]
 //
 // Dates, times and decimals without a fraction are read as the integers that they are stored as. Columns are nullable
-// whatever the caller's schema says. The batches have the columns in the order asked, and [pipeline.ColPosition] after
-// them. Errors: those of [Options.Validate].
+// whatever the caller's schema says. The batches have the columns in the order asked, and [pipeline.ColPosition] and
+// [pipeline.ColBegin] after them. Errors: those of [Options.Validate].
 func New(opts Options) (*Source, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -75,7 +75,8 @@ func New(opts Options) (*Source, error) {
 		f.Nullable = true
 		fields = append(fields, f)
 	}
-	fields = append(fields, arrow.Field{Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64})
+	places := pipeline.WithBegin(arrow.NewSchema([]arrow.Field{{Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64}}, nil))
+	fields = append(fields, places.Fields()...)
 	known := make(map[string]string, len(opts.Known))
 	for split, id := range opts.Known {
 		if file, _, ok := cutName(split); ok {

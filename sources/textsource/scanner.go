@@ -33,6 +33,8 @@ type scanner struct {
 	br     *bufio.Reader
 	off    int64
 	begin  int64 // of the last record
+	lines  int64 // that have ended
+	first  int64 // lines that had ended where the last record begins
 	max    int
 	quoted bool
 	// complete counts a last line without a line feed, json one that is a whole JSON object.
@@ -45,6 +47,7 @@ type scanner struct {
 var (
 	_ filesource.Records = (*scanner)(nil)
 	_ filesource.Placed  = (*scanner)(nil)
+	_ filesource.Lined   = (*scanner)(nil)
 )
 
 func newScanner(r io.Reader, offset int64, opts Options) *scanner {
@@ -59,6 +62,9 @@ func (s *scanner) Offset() int64 { return s.off }
 
 // Begin implements [filesource.Placed].
 func (s *scanner) Begin() int64 { return s.begin }
+
+// Line implements [filesource.Lined].
+func (s *scanner) Line() int64 { return s.first + 1 }
 
 // skipMark passes over a byte order mark; the stream is at its beginning. Errors: a [filesource.BadRecord] for what holds no lines of UTF-8.
 func (s *scanner) skipMark() error {
@@ -90,7 +96,7 @@ func (s *scanner) Scan() ([]byte, error) {
 // stream ends within is unfinished.
 func (s *scanner) record() ([]byte, error) {
 	s.quotes.state = fieldStart
-	s.begin = s.off
+	s.begin, s.first = s.off, s.lines
 	s.buf = s.buf[:0]
 	var size, first, lines int // of the record so far: bytes, bytes of its first line once that has ended, lines
 	long := false              // the first line is too long, and not kept
@@ -99,6 +105,9 @@ func (s *scanner) record() ([]byte, error) {
 		s.off += int64(len(piece))
 		size += len(piece)
 		ended := err == nil
+		if ended {
+			s.lines++
+		}
 		last := !ended && !errors.Is(err, bufio.ErrBufferFull)
 		if last && (size == 0 || !errors.Is(err, io.EOF)) {
 			return nil, err
@@ -137,6 +146,7 @@ func (s *scanner) record() ([]byte, error) {
 		if first > 0 && (over || last || lines == maxQuotedLines) {
 			s.back = slices.Concat(s.buf[first:], s.back)
 			s.off -= int64(size - first)
+			s.lines = s.first + 1
 			return trim(s.buf[:first]), &filesource.BadRecord{
 				Reason: reasonUnterminated, Err: fmt.Errorf("no closing quote in %d bytes and %d lines from here", size, lines),
 			}
@@ -146,7 +156,7 @@ func (s *scanner) record() ([]byte, error) {
 
 // unfinished says that the stream ends within the record.
 func (s *scanner) unfinished(how string) error {
-	s.off = s.begin
+	s.off, s.lines = s.begin, s.first
 	return &filesource.BadRecord{Reason: reasonUnfinished, Err: errors.New(how), Last: true, Unfinished: true}
 }
 

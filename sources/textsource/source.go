@@ -28,6 +28,9 @@ var _ filesource.Format = format{}
 // Name implements [filesource.Format].
 func (format) Name() string { return "text" }
 
+// Lines says that records are lines.
+func (format) Lines() {}
+
 // IsGzip implements [filesource.Format]. It knows a gzip stream by its magic number, which no text begins with.
 func (format) IsGzip(head []byte) bool { return len(head) >= 2 && head[0] == 0x1f && head[1] == 0x8b }
 

@@ -184,7 +184,7 @@ type worker struct {
 
 // run makes a batch of all rows of a record batch; payload may be nil.
 func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin pipeline.Origin, payload *array.Binary) (*pipeline.Batch, error) {
-	positions, times := int64Column(in, pipeline.ColPosition), int64Column(in, pipeline.ColTime)
+	positions, times, begins := int64Column(in, pipeline.ColPosition), int64Column(in, pipeline.ColTime), int64Column(in, pipeline.ColBegin)
 	if positions == nil {
 		return nil, fmt.Errorf("parse: %s has no column %s: %w", origin, pipeline.ColPosition, pipeline.ErrSchema)
 	}
@@ -197,6 +197,9 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 	}
 	begin := origin.From
 	for i, end := range values {
+		if begins != nil {
+			begin = pipeline.Position(begins.Value(i))
+		}
 		var bytes []byte
 		if payload != nil {
 			bytes = payload.Value(i)
