@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -322,5 +323,99 @@ func TestPushResumes(t *testing.T) {
 	}
 	if to.same(ctx, cfg, tbl); to.rows[1<<48|3][0] != 9 {
 		t.Errorf("the follower has not pushed: %v", to.rows[1<<48|3])
+	}
+}
+
+// TestPushFollows: while nothing changes, a follower gives a server that was started again all rows. A row that was pushed after a snapshot's cut outlasts the export of that snapshot, without being pushed
+// again.
+func TestPushFollows(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cfg := rolesJob(t, dir, testbed.FreeAddr(t), usersAndItems(t, dir), "jsonl")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	stop := serveShards(ctx, t, cfg)
+	defer stop()
+	trained, err := job.Run(ctx, cfg, job.RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exports := filepath.Join(dir, "exports")
+	export := func(snapshot string) (number string) {
+		t.Helper()
+		r, err := job.ExportModel(ctx, job.ExportModelOptions{Snapshot: snapshot, Format: "native", Dir: exports, Workers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Base(r.Dir)
+	}
+	export(trained.Snapshot)
+	o := job.ServeModelsOptions{
+		Exports: []string{"pushed=" + exports}, GRPC: testbed.FreeAddr(t), Pushes: job.Pushes{Accept: true}, Poll: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
+	live, endLive := serveModels(ctx, t, job.ServeModelsOptions{Jobs: []job.ServedJob{{Name: "live", Load: func() (*job.Config, error) { return cfg, nil }}}})
+	defer endLive()
+	a, end := serveModels(ctx, t, o)
+	defer func() { end() }()
+	following, endFollowing := context.WithCancel(ctx)
+	defer endFollowing()
+	followed := make(chan *job.Pushed, 1)
+	go func() {
+		p, err := job.Push(following, cfg, job.PushOptions{To: o.GRPC, Model: "pushed", Follow: true, Every: 10 * time.Millisecond, Logger: o.Logger})
+		if err != nil {
+			t.Error(err)
+		}
+		followed <- p
+	}()
+	// same waits until the server predicts what the shards do.
+	same := func(what string) {
+		t.Helper()
+		live.fresh("live")
+		want := live.predict("live")
+		for until := time.Now().Add(30 * time.Second); a.predict("pushed") != want; time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(until) {
+				t.Fatalf("%s: predicts\n%s\nwant\n%s", what, a.predict("pushed"), want)
+			}
+		}
+	}
+	slots, err := job.InspectShards(ctx, cfg, job.Asking{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tbl := slots.Slots[0].Table
+	found, err := job.LookUp(ctx, cfg, job.LookUpOptions{Table: tbl, IDs: []int64{1<<48 | 3}})
+	if err != nil || len(found.Entries) != 1 {
+		t.Fatal(found, err)
+	}
+	dim := len(found.Entries[0].Weights)
+	before := a.predict("pushed")
+	editRows(ctx, t, cfg, tbl, dim, []int64{1<<48 | 3, 1<<48 | 4}, 1)
+	same("edited")
+	end()
+	a, end = serveModels(ctx, t, o)
+	same("started again while the job is idle")
+	if a.predict("pushed") == before {
+		t.Error("the rows that were edited change no prediction")
+	}
+
+	taken, err := job.TakeSnapshot(ctx, cfg, job.TakeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	editRows(ctx, t, cfg, tbl, dim, []int64{1<<48 | 5, 1<<48 | 6}, 2)
+	same("edited after the snapshot")
+	number := export(taken.Path)
+	for {
+		if _, status := a.do(http.MethodGet, "/v1/models/pushed/versions/"+number, ""); strings.Contains(status, "AVAILABLE") {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if got, want := a.predict("pushed"), live.predict("live"); got != want {
+		t.Errorf("the export of an earlier cut predicts\n%s\nwant\n%s", got, want)
+	}
+	endFollowing()
+	if p := <-followed; p.Rows != 2*slots.Rows+4 {
+		t.Errorf("%d rows were pushed, want all %d twice, and 4 that were edited", p.Rows, slots.Rows)
 	}
 }

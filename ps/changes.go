@@ -57,6 +57,9 @@ type Changes struct {
 	Rows table.Rows
 	// Removed have no row any more. In a pass that is a cut they come before the rows of their table, and those that have a row at the cut come again among these.
 	Removed []int64
+	// Snapshot orders the answer against snapshots without a clock: it is the newest one for which the shard had begun a cut when it had read
+	// the rows. Snapshots with a higher number hold these rows as they are here, or newer. A pass that is a cut has none.
+	Snapshot uint64
 	// At is the cut that a pass is, where that was asked for; its last answer alone has it.
 	At *CutOfShard
 }

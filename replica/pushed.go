@@ -17,10 +17,6 @@ import (
 	"github.com/monolith-go/monolith/ps/table"
 )
 
-// pushedSlack is how much earlier than the snapshot of an export a row may have come that is in force over it: clocks of two machines differ. A row that is kept for nothing
-// is pushed again as soon as it changes; one that is missing would be old until then.
-const pushedSlack = time.Minute
-
 // inheritRows is how many rows are taken over at a time.
 const inheritRows = 4096
 
@@ -70,9 +66,10 @@ func (p *Pushed) Source() int64 {
 }
 
 // Assign makes rows what they are from now on: rows.Keys has distinct ids for each table of the layout, rows.Values their weights, rounded here to what the table keeps. Readers
-// find all of them or none. rows belongs to p from then on. now is the time of the clock. Errors: [ps.ErrLayout] where rows are not those of the layout's tables;
+// find all of them or none. rows belongs to p from then on. snapshot is the newest one for which training had begun a cut when the rows were read ([ps.Changes].Snapshot);
+// [math.MaxInt64] where nobody knows, and the rows outlast every export. Errors: [ps.ErrLayout] where rows are not those of the layout's tables;
 // [ps.ErrFull], and nothing is assigned; those of [native.Export.Find].
-func (p *Pushed) Assign(rows *param.Rows, now time.Time) error {
+func (p *Pushed) Assign(rows *param.Rows, snapshot uint64) error {
 	if len(rows.Keys) != len(p.tables) || len(rows.Values) != len(p.tables) {
 		return fmt.Errorf("replica: rows of %d tables of %d: %w", len(rows.Keys), len(p.tables), ps.ErrLayout)
 	}
@@ -97,22 +94,25 @@ func (p *Pushed) Assign(rows *param.Rows, now time.Time) error {
 	}
 	for t, c := range changes {
 		p.tables[t].Remove(c.same)
-		p.tables[t].Apply(table.Update{Op: param.Assign, Keys: c.keys, Counts: make([]uint32, len(c.keys)), Grads: c.values, Time: now.UnixMicro()})
+		p.tables[t].Apply(table.Update{Op: param.Assign, Keys: c.keys, Counts: make([]uint32, len(c.keys)), Grads: c.values, Time: orderOf(snapshot)})
 	}
 	return nil
 }
+
+// orderOf is the order of a row against exports, which its table keeps in place of a time: the number of a snapshot.
+func orderOf(snapshot uint64) int64 { return int64(min(snapshot, math.MaxInt64)) }
 
 // change is what rows of a table come to: those that the export has so, and the others, of which so many have no row here.
 type change struct {
 	same   []int64
 	keys   []int64
 	values []float32
-	times  []int64 // of keys, where there are any
+	orders []int64 // of keys, where there are any
 	fresh  int
 }
 
 // divide rounds rows and compares them with the export's. The turn is held.
-func (p *Pushed) divide(t int, keys []int64, values []float32, times []int64) (c change, err error) {
+func (p *Pushed) divide(t int, keys []int64, values []float32, orders []int64) (c change, err error) {
 	spec := &p.layout.Tables[t]
 	dim := spec.Dim()
 	at := 0
@@ -128,7 +128,7 @@ func (p *Pushed) divide(t int, keys []int64, values []float32, times []int64) (c
 	if _, err := p.base.Find(t, keys, has, nil); err != nil {
 		return c, err
 	}
-	c.keys, c.values, c.times = keys[:0], values[:0], times[:0]
+	c.keys, c.values, c.orders = keys[:0], values[:0], orders[:0]
 	for i, k := range keys {
 		row := values[i*dim:][:dim]
 		if slices.EqualFunc(row, has[i*dim:][:dim], sameBits) {
@@ -136,8 +136,8 @@ func (p *Pushed) divide(t int, keys []int64, values []float32, times []int64) (c
 			continue
 		}
 		c.keys, c.values = append(c.keys, k), append(c.values, row...)
-		if times != nil {
-			c.times = append(c.times, times[i])
+		if orders != nil {
+			c.orders = append(c.orders, orders[i])
 		}
 	}
 	c.fresh = len(c.keys) - p.tables[t].Lookup(c.keys, has[:len(c.values)])
@@ -146,9 +146,9 @@ func (p *Pushed) divide(t int, keys []int64, values []float32, times []int64) (c
 
 func sameBits(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }
 
-// Inherit takes over what was assigned to another export of the model since shortly before the snapshot of this one was taken: what came earlier is in it. Nothing may have been
-// assigned to p. From then on p has the Source that from had, unless from is the newer of both, which no longer has all rows that this one would need. Of an export of another job nothing is taken over. Errors: [ps.ErrFull], those
-// of [native.Export.Find]; then p has a part of the rows, and a Source of its own.
+// Inherit takes over the rows of another export of the model that were read behind the cut of this one's snapshot: the others are in it. Numbers of snapshots decide, no
+// machine's clock. Nothing may have been assigned to p. From then on p has the Source that from had, unless from is of the newer snapshot: then rows that this one needs are
+// missing. It takes nothing over from an export of another job. Errors: [ps.ErrFull], those of [native.Export.Find]; then p has a part of the rows, and a Source of its own.
 func (p *Pushed) Inherit(from *Pushed) error {
 	if p.Model().From.Job != from.Model().From.Job {
 		return nil
@@ -157,25 +157,25 @@ func (p *Pushed) Inherit(from *Pushed) error {
 	defer from.turn.Unlock()
 	p.turn.Lock()
 	defer p.turn.Unlock()
-	since := p.AsOf().Add(-pushedSlack).UnixMicro()
+	mine := p.Model().From.Snapshot
 	for t := range p.layout.Tables {
 		spec := &p.layout.Tables[t]
 		f := slices.IndexFunc(from.layout.Tables, func(s param.Table) bool { return s.Name == spec.Name && s.Dim() == spec.Dim() })
 		if f < 0 {
 			continue
 		}
-		if err := p.inherit(t, from.tables[f], since); err != nil {
+		if err := p.inherit(t, from.tables[f], orderOf(mine)); err != nil {
 			return err
 		}
 	}
-	if !p.AsOf().Before(from.AsOf()) {
+	if mine >= from.Model().From.Snapshot {
 		p.source, from.source = from.source, p.source
 	}
 	return nil
 }
 
-// inherit takes over the rows of a table that have come since. Nobody changes them: both turns are held.
-func (p *Pushed) inherit(t int, from *table.Mem, since int64) error {
+// inherit takes over the rows of a table that are not of an earlier order. Nobody changes them: both turns are held.
+func (p *Pushed) inherit(t int, from *table.Mem, order int64) error {
 	var none sync.Mutex // readers of from do not change it, and nobody reads p yet
 	var rows table.Rows
 	for w, more := from.Walk(nil), true; more; {
@@ -183,7 +183,7 @@ func (p *Pushed) inherit(t int, from *table.Mem, since int64) error {
 		more = w.Next(&none, &rows, inheritRows)
 		dim, n := p.layout.Tables[t].Dim(), 0
 		for i, at := range rows.Times {
-			if at >= since {
+			if at >= order {
 				rows.Keys[n], rows.Times[n] = rows.Keys[i], at
 				copy(rows.Weights[n*dim:][:dim], rows.Weights[i*dim:][:dim])
 				n++
@@ -191,7 +191,7 @@ func (p *Pushed) inherit(t int, from *table.Mem, since int64) error {
 		}
 		c, err := p.divide(t, rows.Keys[:n], rows.Weights[:n*dim], rows.Times[:n])
 		if err == nil {
-			err = p.tables[t].Put(&table.Rows{Keys: c.keys, Times: c.times, Counts: make([]uint64, len(c.keys)), Weights: c.values})
+			err = p.tables[t].Put(&table.Rows{Keys: c.keys, Times: c.orders, Counts: make([]uint64, len(c.keys)), Weights: c.values})
 		}
 		if err != nil {
 			return err

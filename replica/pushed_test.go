@@ -62,12 +62,11 @@ type push struct {
 	base  *native.Export
 	ids   []int64
 	has   []map[int64][]float32 // by table, what was assigned
-	clock time.Time
+	order uint64                // the snapshot of what is assigned next
 }
 
 func newPush(t *testing.T, dir string, memory *table.Memory) *push {
 	x := &push{t: t, p: replica.NewPushed(openExport(t, dir), memory), base: openExport(t, dir), has: []map[int64][]float32{{}, {}}}
-	x.clock = x.p.AsOf().Add(time.Hour)
 	t.Cleanup(func() {
 		if err := errors.Join(x.p.Close(), x.base.Close()); err != nil {
 			t.Error(err)
@@ -104,7 +103,7 @@ func (x *push) assign(tbl int, ids []int64, values []float32) error {
 	}
 	rows := &param.Rows{Keys: make([][]int64, 2), Values: make([][]float32, 2)}
 	rows.Keys[tbl], rows.Values[tbl] = slices.Clone(ids), values
-	err := x.p.Assign(rows, x.clock)
+	err := x.p.Assign(rows, x.order)
 	if err == nil {
 		for i, id := range ids {
 			x.has[tbl][id] = want[i*dim:][:dim]
@@ -203,7 +202,7 @@ func TestPushed(t *testing.T) {
 		{Keys: [][]int64{{1}}, Values: [][]float32{{1}}},
 		{Keys: [][]int64{{1}, nil}, Values: [][]float32{{1}, nil}},
 	} {
-		if err := x.p.Assign(bad, x.clock); !errors.Is(err, ps.ErrLayout) {
+		if err := x.p.Assign(bad, x.order); !errors.Is(err, ps.ErrLayout) {
 			t.Errorf("%v: %v, want ErrLayout", bad, err)
 		}
 	}
@@ -238,7 +237,7 @@ func TestPushedMemory(t *testing.T) {
 		}
 	}
 	many.Values[1] = ones(len(many.Keys[1]) * x.base.Model().Graph.Layout().Tables[1].Dim())
-	if err := x.p.Assign(many, x.clock); !errors.Is(err, ps.ErrFull) {
+	if err := x.p.Assign(many, x.order); !errors.Is(err, ps.ErrFull) {
 		t.Errorf("rows of two tables: %v, want ErrFull", err)
 	}
 	x.check("after rows of two tables")
@@ -298,23 +297,24 @@ func TestPushedAtOnce(t *testing.T) {
 		for _, spec := range x.base.Model().Graph.Layout().Tables {
 			rows.Values = append(rows.Values, slices.Repeat([]float32{float32(round + 1)}, spec.Dim()*len(x.ids)))
 		}
-		if err := x.p.Assign(rows, x.clock); err != nil {
+		if err := x.p.Assign(rows, x.order); err != nil {
 			t.Error(err)
 		}
 	}
 	wg.Wait()
 }
 
-// TestPushedInherit: a newer export takes over what was assigned since its snapshot, or shortly before it, and with it the name of what it has; an older one does not say that it has all; one of another job takes over nothing.
+// TestPushedInherit: the export of a newer snapshot takes over what was read behind that snapshot's cut, whatever the clocks of the machines say, and with it the name of what it has. An older one does
+// not say that it has all; one of another job takes over nothing.
 func TestPushedInherit(t *testing.T) {
 	t.Parallel()
 	dir := exported(t)
 	x := newPush(t, dir, nil)
 	rng := rand.New(rand.NewPCG(5, 6))
-	taken := x.p.AsOf().Add(10 * time.Hour)
+	const taken = 1000
 	want := []map[int64][]float32{{}, {}}
-	for _, after := range []time.Duration{-time.Hour, -2 * time.Minute, -30 * time.Second, time.Second} {
-		x.clock = taken.Add(after)
+	for _, order := range []uint64{5, taken - 1, taken, taken + 1, math.MaxInt64} {
+		x.order = order
 		for tbl := range 2 {
 			ids, values := x.some(rng, tbl, 20)
 			if err := x.assign(tbl, ids, values); err != nil {
@@ -322,7 +322,7 @@ func TestPushedInherit(t *testing.T) {
 			}
 			for _, id := range ids {
 				delete(want[tbl], id)
-				if after >= -time.Minute {
+				if order >= taken {
 					want[tbl][id] = x.has[tbl][id]
 				}
 			}
@@ -331,7 +331,8 @@ func TestPushedInherit(t *testing.T) {
 	source := x.p.Source()
 	newer := newPush(t, dir, nil)
 	newer.ids, newer.has = x.ids, want
-	newer.p.Model().From.Created = taken
+	newer.p.Model().From.Snapshot = taken
+	newer.p.Model().From.Created = x.p.AsOf().Add(-24 * time.Hour) // of a machine whose clock is behind
 	if newer.p.Source() == source {
 		t.Error("two exports have one source")
 	}
@@ -346,6 +347,7 @@ func TestPushedInherit(t *testing.T) {
 		t.Errorf("source %d and before %d, want %d and another", newer.p.Source(), x.p.Source(), source)
 	}
 	older := newPush(t, dir, nil)
+	older.p.Model().From.Created = x.p.AsOf().Add(24 * time.Hour)
 	older.ids, older.has = x.ids, want
 	if err := older.p.Inherit(newer.p); err != nil {
 		t.Fatal(err)
@@ -355,7 +357,7 @@ func TestPushedInherit(t *testing.T) {
 		t.Error("an older export says that it has all that was assigned")
 	}
 	other := newPush(t, dir, nil)
-	other.p.Model().From.Job, other.p.Model().From.Created = "other", taken
+	other.p.Model().From.Job, other.p.Model().From.Snapshot = "other", taken
 	if err := other.p.Inherit(newer.p); err != nil {
 		t.Fatal(err)
 	}

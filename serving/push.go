@@ -9,7 +9,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -53,6 +52,11 @@ const (
 // outputResult is the output of [SignatureRawAssign].
 const outputResult = "result"
 
+// InputSnapshot is an input that a push of either signature may have beside the rows: DT_INT64 without a dimension. It is the newest
+// snapshot for which training had begun a cut when the rows were read. An export of a later snapshot holds these rows, or newer ones,
+// so it drops them. Without this input the server cannot order the rows: they stay until they are pushed again, or an export equals them.
+const InputSnapshot = "snapshot"
+
 // OutputSource is an output of all pushes: [Pushable].Source, DT_INT64 without a dimension.
 const OutputSource = "source"
 
@@ -63,8 +67,9 @@ type Pushable interface {
 	Manifest() uint32
 	// Source is the same number as long as every row that was assigned under it is read, or is in the export.
 	Source() int64
-	// Assign makes rows of the tables what they are from now on, all of them or, with an error, none; they belong to the receiver.
-	Assign(rows *param.Rows, now time.Time) error
+	// Assign makes rows of the tables what they are from now on, all of them or, with an error, none; they belong to the receiver. An
+	// export of a snapshot with a higher number than snapshot holds them, or newer ones.
+	Assign(rows *param.Rows, snapshot uint64) error
 	// Inherit takes over what was assigned to the version before, as far as it is not in this one, and with it the Source.
 	Inherit(from Pushable) error
 	// Rows is how many rows are not those of the export.
@@ -123,11 +128,16 @@ func (p *predictionService) assign(ctx context.Context, r *tfs.PredictRequest, r
 		n := 0
 		defer func() { p.s.o.Metrics.pushed(h.model, n, to.Rows(), status.Code(err)) }()
 		tables := to.Model().Graph.Layout().Tables
+		inputs := maps.Clone(r.GetInputs())
+		snapshot, err := readSnapshot(inputs)
+		if err != nil {
+			return err
+		}
 		read := readAssigned
 		if raw {
 			read = readRawAssigned
 		}
-		rows, results, err := read(tables, r.GetInputs())
+		rows, results, err := read(tables, inputs)
 		if err != nil {
 			return err
 		}
@@ -142,7 +152,7 @@ func (p *predictionService) assign(ctx context.Context, r *tfs.PredictRequest, r
 		for _, keys := range rows.Keys {
 			n += len(keys)
 		}
-		if err := to.Assign(rows, time.Now()); err != nil {
+		if err := to.Assign(rows, snapshot); err != nil {
 			n = 0
 			if failure.Of(err) == failure.Full {
 				return status.Errorf(codes.ResourceExhausted, "the rows that were pushed and are not in the export take all the memory that they may: %v; serve a newer export, or raise --pushed-bytes", err)
@@ -164,6 +174,23 @@ func (p *predictionService) assign(ctx context.Context, r *tfs.PredictRequest, r
 		return nil
 	})
 	return out, err
+}
+
+// readSnapshot takes [InputSnapshot] out of the inputs: [math.MaxInt64], which is above all snapshots, where it is not among them. Errors: INVALID_ARGUMENT.
+func readSnapshot(inputs map[string]*tensorflow.TensorProto) (uint64, error) {
+	t := inputs[InputSnapshot]
+	if t == nil {
+		return math.MaxInt64, nil
+	}
+	delete(inputs, InputSnapshot)
+	list, shape, err := assignedInts(InputSnapshot, t, 0)
+	switch {
+	case err != nil:
+		return 0, err
+	case len(list) != 1 || list[0] < 0:
+		return 0, invalid("input %q has the values %v in the shape %v, must have one number of a snapshot, 0 or more", InputSnapshot, list, shape)
+	}
+	return uint64(list[0]), nil
 }
 
 // readAssigned reads the inputs of [SignatureAssign]; results is how many rows each output says. Errors: INVALID_ARGUMENT.
@@ -303,15 +330,24 @@ func checkAssigned(name string, dim int, keys []int64, weights []float32) error 
 
 // assignedIDs reads integers of shape [n].
 func assignedIDs(name string, t *tensorflow.TensorProto) (ids []int64, n int, err error) {
-	shape, size, err := assignedShape(name, t, tensorflow.DataType_DT_INT64, 8, len(t.GetInt64Val()), 1)
+	ids, shape, err := assignedInts(name, t, 1)
 	if err != nil {
 		return nil, 0, err
 	}
-	if c := t.GetTensorContent(); len(c) > 0 {
-		ids, err = values(name, size, c, nil, 8, littleInt64, func(x int64) int64 { return x })
-		return ids, shape[0], err
+	return ids, shape[0], nil
+}
+
+// assignedInts reads integers of so many dimensions.
+func assignedInts(name string, t *tensorflow.TensorProto, dims int) (list []int64, shape []int, err error) {
+	shape, size, err := assignedShape(name, t, tensorflow.DataType_DT_INT64, 8, len(t.GetInt64Val()), dims)
+	if err != nil {
+		return nil, nil, err
 	}
-	return t.GetInt64Val(), shape[0], nil
+	if c := t.GetTensorContent(); len(c) > 0 {
+		list, err = values(name, size, c, nil, 8, littleInt64, func(x int64) int64 { return x })
+		return list, shape, err
+	}
+	return t.GetInt64Val(), shape, nil
 }
 
 // assignedValues reads floats of so many dimensions.

@@ -300,6 +300,8 @@ type consuming struct {
 	log    *slog.Logger
 	// deal deals with an answer, of a table that there is; some says that its pass has had rows. What it returned nil for is acknowledged by the next question to the shard.
 	deal func(ctx context.Context, shard int, answer *ps.Changes, some bool) error
+	// idle, if not nil, is called while changes are followed, once no shard has any, before the next wait.
+	idle func(ctx context.Context) error
 }
 
 // consumer makes the consumer, of as many shards as there are.
@@ -357,6 +359,11 @@ func (c *consuming) passes(ctx context.Context, from *ps.Consumer, shards int) e
 		pause := time.Duration(0)
 		if quiet {
 			pause = c.every
+			if c.idle != nil {
+				if err := c.idle(ctx); err != nil {
+					return err
+				}
+			}
 		}
 		if !wait(ctx, pause) {
 			return nil

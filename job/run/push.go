@@ -94,7 +94,7 @@ func Push(ctx context.Context, cfg *spec.Config, o PushOptions) (out *result.Pus
 			if err := p.greet(ctx); err != nil {
 				return err
 			}
-			c := consuming{remoteShards: s, name: p.consumer(), rows: true, follow: o.Follow, every: o.Every, log: log, deal: p.deal}
+			c := consuming{remoteShards: s, name: p.consumer(), rows: true, follow: o.Follow, every: o.Every, log: log, deal: p.deal, idle: p.stillThere}
 			err := c.run(ctx)
 			if !errors.Is(err, errOtherReceiver) {
 				return err
@@ -146,8 +146,8 @@ func newPusher(l *param.Layout, client tfs.PredictionServiceClient, o PushOption
 		}
 	}
 	slices.SortFunc(p.order, func(a, b int) int { return strings.Compare(p.names[a], p.names[b]) })
-	const lengths = 64 // of the messages within, which grow with the rows
-	p.room = maxPush - lengths - proto.Size(p.request(-1, nil, nil))
+	const lengths = 64 + 64 // of the messages within, which grow with the rows, and the snapshot
+	p.room = maxPush - lengths - proto.Size(p.request(-1, nil, nil, 0))
 	for _, spec := range p.layout.Tables {
 		p.absent = append(p.absent, table.New(spec, p.layout.Seed, nil))
 	}
@@ -171,11 +171,32 @@ func (p *pusher) consumer() string {
 
 // greet pushes no row: what would be refused of rows is refused here, and the server says its source.
 func (p *pusher) greet(ctx context.Context) error {
-	r, err := p.call(ctx, p.request(-1, nil, nil))
+	r, err := p.call(ctx, p.request(-1, nil, nil, 0))
 	if err == nil {
 		p.source = sourceIn(r)
 	}
 	return err
+}
+
+// stillThere asks a server that says its source whether it still has what it was given: while nothing changes, no other answer would
+// say that it was started again. Errors: those of call, and errOtherReceiver.
+func (p *pusher) stillThere(ctx context.Context) error {
+	if p.source == nil {
+		return nil
+	}
+	r, err := p.call(ctx, p.request(-1, nil, nil, 0))
+	if err != nil {
+		return err
+	}
+	return p.sameReceiver(r)
+}
+
+// sameReceiver checks the source in an answer. Errors: errOtherReceiver.
+func (p *pusher) sameReceiver(r *tfs.PredictResponse) error {
+	if is := sourceIn(r); p.source != nil && (is == nil || *is != *p.source) {
+		return errOtherReceiver
+	}
+	return nil
 }
 
 // sourceIn is what a server of monolith says in its answer.
@@ -191,12 +212,12 @@ func (p *pusher) deal(ctx context.Context, shard int, answer *ps.Changes, some b
 	if n := len(answer.Removed); n > 0 {
 		first := make([]float32, n*p.layout.Tables[answer.Table].Dim())
 		p.absent[answer.Table].Lookup(answer.Removed, first)
-		if err := p.push(ctx, answer.Table, answer.Removed, first); err != nil {
+		if err := p.push(ctx, answer.Table, answer.Removed, first, answer.Snapshot); err != nil {
 			return err
 		}
 		p.done.Removed += int64(n)
 	}
-	if err := p.push(ctx, answer.Table, answer.Rows.Keys, answer.Rows.Weights); err != nil {
+	if err := p.push(ctx, answer.Table, answer.Rows.Keys, answer.Rows.Weights, answer.Snapshot); err != nil {
 		return err
 	}
 	p.done.Rows += int64(len(answer.Rows.Keys))
@@ -206,34 +227,37 @@ func (p *pusher) deal(ctx context.Context, shard int, answer *ps.Changes, some b
 	return nil
 }
 
-// push pushes rows of a table, in as many requests as it takes.
-func (p *pusher) push(ctx context.Context, t int, ids []int64, weights []float32) error {
+// push pushes rows of a table, in as many requests as it takes. snapshot is that of the shard's answer.
+func (p *pusher) push(ctx context.Context, t int, ids []int64, weights []float32, snapshot uint64) error {
 	const id = 10 // bytes of a varint
 	dim := p.layout.Tables[t].Dim()
 	most := max(1, p.room/(id+4*dim))
 	for len(ids) > 0 {
 		n := min(most, len(ids))
-		r, err := p.call(ctx, p.request(t, ids[:n], weights[:n*dim]))
+		r, err := p.call(ctx, p.request(t, ids[:n], weights[:n*dim], snapshot))
 		if err != nil {
 			return err
 		}
 		p.done.Requests++
-		if is := sourceIn(r); p.source != nil && (is == nil || *is != *p.source) {
-			return errOtherReceiver
+		if err := p.sameReceiver(r); err != nil {
+			return err
 		}
 		ids, weights = ids[n:], weights[n*dim:]
 	}
 	return nil
 }
 
-// request makes a request of rows of a table; below 0: of none.
-func (p *pusher) request(t int, ids []int64, weights []float32) *tfs.PredictRequest {
+// request makes a request of rows of a table; below 0: of none. A server that says its source is one of monolith's, and takes the snapshot too.
+func (p *pusher) request(t int, ids []int64, weights []float32, snapshot uint64) *tfs.PredictRequest {
 	r := &tfs.PredictRequest{ModelSpec: &tfs.ModelSpec{Name: p.o.Model, SignatureName: p.done.Signature}, Inputs: map[string]*tensorflow.TensorProto{}}
 	ints := func(list []int64) *tensorflow.TensorProto {
 		return &tensorflow.TensorProto{Dtype: tensorflow.DataType_DT_INT64, TensorShape: shapeOf(len(list)), Int64Val: list}
 	}
 	floats := func(list []float32, shape ...int) *tensorflow.TensorProto {
 		return &tensorflow.TensorProto{Dtype: tensorflow.DataType_DT_FLOAT, TensorShape: shapeOf(shape...), FloatVal: list}
+	}
+	if p.source != nil {
+		r.Inputs[serve.InputSnapshot] = &tensorflow.TensorProto{Dtype: tensorflow.DataType_DT_INT64, TensorShape: shapeOf(), Int64Val: []int64{int64(snapshot)}}
 	}
 	if p.o.Raw != "" {
 		splits := make([]int64, len(p.order)+1)

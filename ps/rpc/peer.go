@@ -278,7 +278,7 @@ func (p *peer) ChangesFor(ctx context.Context, c ps.ChangesRequest) (*ps.Changes
 	if err != nil {
 		return nil, err
 	}
-	out := &ps.Changes{Stream: r.Stream, Seq: r.Seq, All: r.All, Whole: r.Whole, Table: int(r.Table), Removed: r.Removed}
+	out := &ps.Changes{Stream: r.Stream, Seq: r.Seq, All: r.All, Whole: r.Whole, Table: int(r.Table), Removed: r.Removed, Snapshot: r.Snapshot}
 	if r.At != nil {
 		out.At = &ps.CutOfShard{Generation: r.At.Generation, Age: time.Duration(max(0, r.At.AgeNanos)), Progress: fromSplits(r.At.Progress), Dense: r.At.Dense}
 	}

@@ -103,7 +103,7 @@ func (s *shardService) Changes(ctx context.Context, r *psv1.ChangesRequest) (*ps
 		return nil, failed(err)
 	}
 	out := &psv1.ChangesResponse{
-		Stream: c.Stream, Seq: c.Seq, All: c.All, Whole: c.Whole, Table: uint32(c.Table), Rows: toRows(&c.Rows), Removed: c.Removed,
+		Stream: c.Stream, Seq: c.Seq, All: c.All, Whole: c.Whole, Table: uint32(c.Table), Rows: toRows(&c.Rows), Removed: c.Removed, Snapshot: c.Snapshot,
 	}
 	if c.At != nil {
 		out.At = &psv1.CutOfShard{Generation: c.At.Generation, AgeNanos: int64(c.At.Age), Progress: toSplits(c.At.Progress), Dense: c.At.Dense}

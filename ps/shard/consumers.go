@@ -114,6 +114,7 @@ func (n *Node) ChangesFor(ctx context.Context, r ps.ChangesRequest) (*ps.Changes
 		out, err = n.cutAnswer(ctx, c)
 	} else {
 		err = n.fillAnswer(ctx, c, r.Rows, out)
+		out.Snapshot = n.newestCut() // after the rows were read
 	}
 	if err != nil {
 		return nil, err
@@ -343,6 +344,14 @@ func (n *Node) fillAnswer(ctx context.Context, c *consumer, rows bool, out *ps.C
 	}
 	p.to, out.Whole = at, at.table == len(p.walks)
 	return nil
+}
+
+// newestCut is the newest snapshot for which the node has begun a cut, or whose state it holds. It may be too high for a row
+// that was read just before, never too low: a receiver that keeps a row for too long is sent it again when it changes.
+func (n *Node) newestCut() uint64 {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return max(n.base, n.newest, n.log.base())
 }
 
 // without appends the keys that have no row to dst.

@@ -52,6 +52,7 @@ func (n *Node) beginCut(id, snapshot uint64, sessions []uint64, hold time.Durati
 	n.cutting.Store(true)
 	n.dropCut()
 	n.begun.cut, n.begun.snapshot = id, snapshot
+	n.newest = max(n.newest, snapshot)
 	n.shard.BeginCut(id, sessions, min(hold, ps.MaxHold))
 	n.log.expectCut(snapshot)
 	n.wakeUp()

@@ -90,7 +90,9 @@ type Node struct {
 	cut   uint64
 	// begun is the cut begun last, and the snapshot that it is for; holds is where the state was that of a snapshot last.
 	begun struct{ cut, snapshot uint64 }
-	holds mark
+	// newest is the newest snapshot for which a cut was begun here.
+	newest uint64
+	holds  mark
 	// consumers are those whom changes are kept for, by name.
 	consumers map[string]*consumer
 	sharing   sharing // among replicas

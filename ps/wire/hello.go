@@ -10,7 +10,7 @@ import (
 )
 
 // ProtocolVersion is the version of the protocol that this package speaks. Client and server must speak the same.
-const ProtocolVersion = 8
+const ProtocolVersion = 9
 
 // Hello is what a client says about itself when a stream begins.
 type Hello struct {

@@ -2648,15 +2648,17 @@ func (x *ChangesRequest) GetCut() bool {
 }
 
 type ChangesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stream        uint64                 `protobuf:"fixed64,1,opt,name=stream,proto3" json:"stream,omitempty"`
-	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
-	All           bool                   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
-	Whole         bool                   `protobuf:"varint,4,opt,name=whole,proto3" json:"whole,omitempty"`
-	Table         uint32                 `protobuf:"varint,5,opt,name=table,proto3" json:"table,omitempty"`
-	Rows          *Rows                  `protobuf:"bytes,6,opt,name=rows,proto3" json:"rows,omitempty"`
-	Removed       []int64                `protobuf:"fixed64,7,rep,packed,name=removed,proto3" json:"removed,omitempty"`
-	At            *CutOfShard            `protobuf:"bytes,8,opt,name=at,proto3" json:"at,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Stream  uint64                 `protobuf:"fixed64,1,opt,name=stream,proto3" json:"stream,omitempty"`
+	Seq     uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
+	All     bool                   `protobuf:"varint,3,opt,name=all,proto3" json:"all,omitempty"`
+	Whole   bool                   `protobuf:"varint,4,opt,name=whole,proto3" json:"whole,omitempty"`
+	Table   uint32                 `protobuf:"varint,5,opt,name=table,proto3" json:"table,omitempty"`
+	Rows    *Rows                  `protobuf:"bytes,6,opt,name=rows,proto3" json:"rows,omitempty"`
+	Removed []int64                `protobuf:"fixed64,7,rep,packed,name=removed,proto3" json:"removed,omitempty"`
+	At      *CutOfShard            `protobuf:"bytes,8,opt,name=at,proto3" json:"at,omitempty"`
+	// The newest snapshot for which the shard had begun a cut when it read the rows.
+	Snapshot      uint64 `protobuf:"varint,9,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2745,6 +2747,13 @@ func (x *ChangesResponse) GetAt() *CutOfShard {
 		return x.At
 	}
 	return nil
+}
+
+func (x *ChangesResponse) GetSnapshot() uint64 {
+	if x != nil {
+		return x.Snapshot
+	}
+	return 0
 }
 
 type CutOfShard struct {
@@ -4447,7 +4456,7 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x04rows\x18\x04 \x01(\bR\x04rows\x12\x12\n" +
 	"\x04drop\x18\x05 \x01(\bR\x04drop\x12\x16\n" +
 	"\x06shards\x18\x06 \x01(\rR\x06shards\x12\x10\n" +
-	"\x03cut\x18\a \x01(\bR\x03cut\"\xe9\x01\n" +
+	"\x03cut\x18\a \x01(\bR\x03cut\"\x85\x02\n" +
 	"\x0fChangesResponse\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x06R\x06stream\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x10\n" +
@@ -4456,7 +4465,8 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\x05table\x18\x05 \x01(\rR\x05table\x12(\n" +
 	"\x04rows\x18\x06 \x01(\v2\x14.monolith.ps.v1.RowsR\x04rows\x12\x18\n" +
 	"\aremoved\x18\a \x03(\x10R\aremoved\x12*\n" +
-	"\x02at\x18\b \x01(\v2\x1a.monolith.ps.v1.CutOfShardR\x02at\"\x92\x01\n" +
+	"\x02at\x18\b \x01(\v2\x1a.monolith.ps.v1.CutOfShardR\x02at\x12\x1a\n" +
+	"\bsnapshot\x18\t \x01(\x04R\bsnapshot\"\x92\x01\n" +
 	"\n" +
 	"CutOfShard\x12\x1e\n" +
 	"\n" +
