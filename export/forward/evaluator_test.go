@@ -155,6 +155,9 @@ func (e *evaluator) Op(op forward.Op, v ...forward.Value) forward.Value {
 		out.typ = forward.Bool
 	}
 	float := x[len(x)-1].typ == forward.Float
+	if op == forward.Div && !float && slices.Contains(x[1].w, 0) { // onnxruntime fails, also where nothing is divided
+		panic("integer division by zero")
+	}
 	out.dims = together(x, func(at []int) {
 		if float {
 			args := make([]float32, 0, 3)
@@ -236,6 +239,8 @@ func onWords(op forward.Op, x []uint64) uint64 {
 		return x[0] * x[1]
 	case forward.Div:
 		return uint64(int64(x[0]) / int64(x[1]))
+	case forward.Max:
+		return uint64(max(int64(x[0]), int64(x[1])))
 	case forward.And:
 		return x[0] & x[1]
 	case forward.Xor:

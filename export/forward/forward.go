@@ -42,7 +42,12 @@ type Inputs struct {
 func Unpad(t Target, ids Value) (e Entries, places Value) {
 	flat := t.Reshape(ids, -1)
 	places = t.Where(t.Op(Less, t.Ints(nil, -1), flat))
-	return Entries{IDs: t.Gather(flat, places), Row: t.Op(Div, places, t.Size(ids, 1))}, places
+	return Entries{IDs: t.Gather(flat, places), Row: rowOf(t, places, ids)}, places
+}
+
+// rowOf is the row of each place in a matrix. A matrix without a column has no places, but readers divide by its width all the same.
+func rowOf(t Target, places, matrix Value) Value {
+	return t.Op(Div, places, t.Op(Max, t.Size(matrix, 1), t.Ints(nil, 1)))
 }
 
 // UnpadNumbers is [Unpad] of a matrix of places of rows in a table that has so many, for clients that look ids up themselves: -1 is none, and -2-id an id without a row.
@@ -53,7 +58,7 @@ func UnpadNumbers(t Target, numbers Value, rows int64) (e Entries, places Value)
 	x := t.Gather(flat, places)
 	return Entries{
 		IDs: t.Op(Sub, t.Ints(nil, -2), x), // of those that have a row nobody asks
-		Row: t.Op(Div, places, t.Size(numbers, 1)), Numbers: t.Op(Select, t.Op(Less, x, t.Ints(nil, 0)), t.Ints(nil, rows), x),
+		Row: rowOf(t, places, numbers), Numbers: t.Op(Select, t.Op(Less, x, t.Ints(nil, 0)), t.Ints(nil, rows), x),
 	}, places
 }
 

@@ -23,16 +23,24 @@ import (
 )
 
 // predictions compares what a forward pass computes with the predictions of a session, of ids and of the numbers of their rows. Every other id of a batch has a row, the others get
-// initial values.
+// initial values. Then the same without an entry, as matrices without a column.
 func predictions(t *testing.T, g *graph.Graph, shape graphtest.Shape, seed uint64) {
 	t.Helper()
-	predictionsOf(t, g, shape, seed, false)
-	predictionsOf(t, g, shape, seed, true)
+	for _, numbers := range []bool{false, true} {
+		predictionsOf(t, g, shape, seed, numbers, false)
+		predictionsOf(t, g, shape, seed, numbers, true)
+	}
 }
 
-func predictionsOf(t *testing.T, g *graph.Graph, shape graphtest.Shape, seed uint64, numbers bool) {
+func predictionsOf(t *testing.T, g *graph.Graph, shape graphtest.Shape, seed uint64, numbers, empty bool) {
 	t.Helper()
 	in, dense, layout := graphtest.Inputs(g, shape, seed), graphtest.Dense(g, seed), g.Layout()
+	for i := range in.Sparse {
+		if r := &in.Sparse[i]; empty {
+			clear(r.Offsets)
+			r.Index, r.Values = r.Index[:0], r.Values[:0]
+		}
+	}
 	e := &evaluator{}
 	id := func(i int) int64 { return int64(i)<<48 | int64(uint64(i)*2654435761%(1<<48)) }
 	var rows []int64
@@ -106,9 +114,12 @@ func padded(e *evaluator, r *model.Ragged, id func(int) int64, unpad func(forwar
 	if any {
 		fill = -7
 	}
-	rows, width := len(r.Offsets)-1, 1
+	rows, width := len(r.Offsets)-1, 0
 	for i := range rows {
-		width = max(width, int(r.Offsets[i+1]-r.Offsets[i])+1)
+		width = max(width, int(r.Offsets[i+1]-r.Offsets[i]))
+	}
+	if width > 0 {
+		width++
 	}
 	ids, values := make([]int64, rows*width), make([]float32, rows*width)
 	for i := range rows {

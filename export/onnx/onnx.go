@@ -1,7 +1,7 @@
 // Package onnx writes models as ONNX files, of operator set 18 and ai.onnx.ml 3, which onnxruntime and others run.
 //
 //	model.onnx           the graph, with the ids of all tables (LabelEncoder) and what the model is as metadata
-//	model.onnx.data      dense tensors and rows, as external data: float32, little endian
+//	model-N-SUM.data     dense tensors and rows, as external data: float32, little endian
 //	ids/TABLE.npy        with [Format].RowNumbers: the ids of a table as NumPy's int64 [rows], in the order of its rows
 //
 // Inputs are the features by their names: ids int64 [rows, n], filled up with negative numbers, their values float32 [rows, n], and numbers float32 [rows, dim]. What
@@ -16,6 +16,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"math"
 	"path/filepath"
 	"strconv"
@@ -35,11 +36,16 @@ import (
 // MaxRows is how many rows the tables of a model may have together: an id takes up to 10 bytes of the file and its place up to 5.
 const MaxRows = (1<<31 - 1<<25) / 15
 
-// The names of the files.
-const (
-	FileName = "model.onnx"
-	DataName = "model.onnx.data"
-)
+// FileName is the file of the graph. It names the file of data, which is another name for each export: two exports in one folder cannot be read by one another's numbers.
+const FileName = "model.onnx"
+
+// dataName names the file of data by the snapshot and a checksum of the model: where it comes from, its graph, how many rows it has and its dense weights.
+func dataName(m *export.Model, about []byte) string {
+	sum := crc32.NewIEEE()
+	_, _ = sum.Write(about) // it has no errors
+	_ = binary.Write(sum, binary.LittleEndian, m.Dense)
+	return fmt.Sprintf("model-%d-%08x.data", m.From.Snapshot, sum.Sum32())
+}
 
 // IDsName is the file of a table's ids below the folder.
 func IDsName(table string) string { return filepath.Join("ids", export.Folder(table)+".npy") }
@@ -98,13 +104,14 @@ func (f Format) Write(ctx context.Context, m *export.Model, to export.Target) er
 	p := newProgram(m)
 	p.rowNumbers = f.RowNumbers
 	inputs, outputs := p.body(m)
-	ids, err := p.writeData(ctx, m, to)
-	if err != nil {
-		return err
-	}
 	about, err := m.MarshalJSON()
 	if err != nil {
 		return fmt.Errorf("onnx: %w", err)
+	}
+	p.data = dataName(m, about)
+	ids, err := p.writeData(ctx, m, to)
+	if err != nil {
+		return err
 	}
 	b := p.message(inputs, outputs, ids, about)
 	if len(b) > math.MaxInt32 {
@@ -197,7 +204,7 @@ func (p *program) entries(tbl int, x forward.Value) (e forward.Entries, places f
 
 // writeData writes the parameters to the file of data, and the ids to theirs or returns them for each table, as fields of varints.
 func (p *program) writeData(ctx context.Context, m *export.Model, to export.Target) (ids [][]byte, err error) {
-	w, err := to.FS.Create(ctx, filepath.Join(to.Dir, DataName))
+	w, err := to.FS.Create(ctx, filepath.Join(to.Dir, p.data))
 	if err != nil {
 		return nil, fmt.Errorf("onnx: %w", err)
 	}
@@ -303,7 +310,7 @@ func (p *program) message(inputs, outputs []value, ids [][]byte, about []byte) [
 	}
 	graph.Text(2, "monolith")
 	for i := range p.tensor {
-		graph.Bytes(5, p.tensor[i].message())
+		graph.Bytes(5, p.tensor[i].message(p.data))
 	}
 	for _, v := range inputs {
 		graph.Bytes(11, v.message())
@@ -373,7 +380,8 @@ func (n *node) message() protofield.Message {
 	return m
 }
 
-func (t *initializer) message() protofield.Message {
+// message is the TensorProto; data is the file of data.
+func (t *initializer) message(data string) protofield.Message {
 	var m protofield.Message
 	m.Packed(1, t.dims...)
 	m.Int(2, t.typ)
@@ -382,7 +390,7 @@ func (t *initializer) message() protofield.Message {
 		m.Bytes(9, t.raw)
 		return m
 	}
-	for _, e := range [][2]string{{"location", DataName}, {"offset", strconv.FormatInt(t.at, 10)}, {"length", strconv.FormatInt(t.size, 10)}} {
+	for _, e := range [][2]string{{"location", data}, {"offset", strconv.FormatInt(t.at, 10)}, {"length", strconv.FormatInt(t.size, 10)}} {
 		var entry protofield.Message
 		entry.Text(1, e[0])
 		entry.Text(2, e[1])

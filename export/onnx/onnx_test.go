@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -227,13 +228,46 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// dataFile is the file of data in a folder.
+func dataFile(t *testing.T, dir string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "*.data"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("files of data %q: %v", found, err)
+	}
+	return found[0]
+}
+
+// TestDataNames: two exports have two files of data, also of as many rows and with other dense weights alone, so that one folder may have both; the same export has the same.
+func TestDataNames(t *testing.T) {
+	t.Parallel()
+	name := func(change func(*export.Model)) string {
+		m := exporttest.Stored(t, exporttest.EveryOperator(t), 30, even)
+		change(m)
+		return filepath.Base(dataFile(t, write(t, m)))
+	}
+	first := name(func(*export.Model) {})
+	if again := name(func(*export.Model) {}); again != first {
+		t.Errorf("the same export has the files %s and %s", first, again)
+	}
+	for what, change := range map[string]func(*export.Model){
+		"snapshot": func(m *export.Model) { m.From.Snapshot++ },
+		"time":     func(m *export.Model) { m.From.Created = m.From.Created.Add(time.Second) },
+		"weights":  func(m *export.Model) { m.Dense[0]++ },
+	} {
+		if other := name(change); other == first {
+			t.Errorf("an export of another %s has the same file %s", what, other)
+		}
+	}
+}
+
 // TestData: the file of data has dense weights and rows where the graph says.
 func TestData(t *testing.T) {
 	t.Parallel()
 	m := exporttest.Stored(t, exporttest.EveryOperator(t), 30, even)
 	dir := write(t, m)
 	f := read(t, dir)
-	b, err := os.ReadFile(filepath.Join(dir, onnx.DataName))
+	b, err := os.ReadFile(dataFile(t, dir))
 	if err != nil {
 		t.Fatal(err)
 	}

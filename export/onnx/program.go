@@ -29,6 +29,7 @@ type program struct {
 	consts map[string]string
 	taken  map[string]int
 	scope  string
+	data   string // the name of the file of data
 	layout *param.Layout
 	counts []int64
 	// rowNumbers: inputs are numbers of rows, and no node finds them.
