@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -486,4 +488,82 @@ func TestServeModelsFaults(t *testing.T) {
 			t.Errorf("%v; want one that says %q", err, says)
 		}
 	}
+}
+
+// TestServesWhatOpens: a server starts with the models that open, although others have no export yet or a damaged one. It is not ready until they have one.
+func TestServesWhatOpens(t *testing.T) {
+	t.Parallel()
+	cfg := trainTables(t)
+	dir := t.TempDir()
+	export := func(at string) string {
+		t.Helper()
+		r, err := job.ExportModel(t.Context(), job.ExportModelOptions{Snapshot: cfg.Dir, Format: "native", Dir: filepath.Join(dir, at), Workers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Dir
+	}
+	export("good")
+	if err := os.WriteFile(filepath.Join(export("damaged"), "dense.f32"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	late := filepath.Join(dir, "late")
+	if err := os.Mkdir(late, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var log lines
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	a, stop := serveModels(ctx, t, job.ServeModelsOptions{
+		Exports: []string{filepath.Join(dir, "good"), filepath.Join(dir, "damaged"), late}, Poll: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	defer stop()
+	is := func(path string) int {
+		code, _ := a.do(http.MethodGet, path, "")
+		return code
+	}
+	if is("/healthz") != http.StatusServiceUnavailable || is("/v1/models/good") != http.StatusOK {
+		t.Errorf("health %d, the good model %d", is("/healthz"), is("/v1/models/good"))
+	}
+	for _, says := range []string{"model damaged: version", "model late: ", "has no export"} {
+		if !strings.Contains(log.String(), says) {
+			t.Errorf("the log does not say %q:\n%s", says, log.String())
+		}
+	}
+	if code, _ := a.do(http.MethodPost, "/v1/models/good:predict", `{"instances": [{}]}`); code != http.StatusOK {
+		t.Errorf("the good model predicts %d", code)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "damaged")); err != nil {
+		t.Fatal(err)
+	}
+	export("damaged")
+	export("late")
+	for is("/healthz") != http.StatusOK {
+		time.Sleep(10 * time.Millisecond)
+	}
+	b, stopEmpty := serveModels(ctx, t, job.ServeModelsOptions{GRPC: testbed.FreeAddr(t), Reload: true})
+	defer stopEmpty()
+	if code, _ := b.do(http.MethodGet, "/healthz", ""); code != http.StatusOK {
+		t.Errorf("a server that waits for its models: %d", code)
+	}
+}
+
+// lines keeps what is logged.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements [io.Writer].
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+// String is all of it.
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }

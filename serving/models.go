@@ -111,6 +111,9 @@ type Models struct {
 	cores *cores
 
 	reload sync.Mutex // one change of what is open at a time
+	// first is set while models are opened for the first time, unlogged are the errors of versions until then; guarded by reload.
+	first    bool
+	unlogged []func()
 
 	mu     sync.Mutex
 	models map[string]*servable
@@ -210,7 +213,7 @@ func (m *Models) Configure(ctx context.Context, models []ModelConfig) error {
 		return err
 	}
 	m.mu.Lock()
-	named := map[string]bool{}
+	named, first := map[string]bool{}, len(m.models) == 0
 	for _, c := range models {
 		if s := m.models[c.Name]; s != nil && s.live() {
 			m.mu.Unlock()
@@ -236,7 +239,7 @@ func (m *Models) Configure(ctx context.Context, models []ModelConfig) error {
 	for _, h := range gone {
 		m.drop(h)
 	}
-	return m.refreshAll(ctx, func(error) bool { return true })
+	return m.refreshAll(ctx, first, func(error) bool { return true })
 }
 
 // checkConfigs refuses what cannot be served.
@@ -275,11 +278,20 @@ func (m *Models) Watch(ctx context.Context, every time.Duration) {
 // Refresh looks into the folders of the models, and opens and closes versions as their policies say: new ones are open before others go. Errors: all models that have no version
 // to serve, but for those that wait for row shards.
 func (m *Models) Refresh(ctx context.Context) error {
-	return m.refreshAll(ctx, func(err error) bool {
+	return m.refreshAll(ctx, false, func(err error) bool {
 		_, stays := errors.AsType[*staysError](err)
 		return !stays
 	})
 }
+
+// UnservedError has the models of which nothing can be served now, each with its reason. The others are served, and these as soon as they can be.
+type UnservedError struct{ Models []error }
+
+// Error implements error.
+func (e *UnservedError) Error() string { return errors.Join(e.Models...).Error() }
+
+// Unwrap gives the reasons.
+func (e *UnservedError) Unwrap() []error { return e.Models }
 
 // staysError says why nothing in the folder of a model can be served, where what was served before stays.
 type staysError struct{ err error }
@@ -288,10 +300,19 @@ func (e *staysError) Error() string { return e.err.Error() + "; what was served 
 
 func (e *staysError) Unwrap() error { return e.err }
 
-// refreshAll is Refresh with those errors alone that matter.
-func (m *Models) refreshAll(ctx context.Context, matters func(error) bool) error {
+// refreshAll is Refresh with those errors alone that matter. The first time it does not log what its error says where nothing is served.
+func (m *Models) refreshAll(ctx context.Context, first bool, matters func(error) bool) error {
 	m.reload.Lock()
 	defer m.reload.Unlock()
+	m.first = first
+	defer func() {
+		if m.first && m.Serves() {
+			for _, log := range m.unlogged {
+				log()
+			}
+		}
+		m.first, m.unlogged = false, nil
+	}()
 	m.mu.Lock()
 	all := slices.Collect(maps.Values(m.models))
 	m.mu.Unlock()
@@ -304,7 +325,24 @@ func (m *Models) refreshAll(ctx context.Context, matters func(error) bool) error
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	if len(errs) == 0 {
+		return nil
+	}
+	return &UnservedError{errs}
+}
+
+// Serves reports whether any model has a version that serves, or one that waits for row shards.
+func (m *Models) Serves() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.models {
+		for _, h := range s.versions {
+			if h.state == Available || h.waits() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // refresh brings one model up to date. Errors: [staysError], and why it has no version to serve.
@@ -519,7 +557,12 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 	s.pushing.Unlock()
 	if err != nil {
 		if failed == nil || err.Error() != failed.Error() { // once, however often it is tried
-			m.log.Error("a version cannot be served", "model", name, "version", number, "err", err)
+			log := func() { m.log.Error("a version cannot be served", "model", name, "version", number, "err", err) }
+			if m.first {
+				m.unlogged = append(m.unlogged, log)
+			} else {
+				log()
+			}
 		}
 		return before != nil
 	}

@@ -22,6 +22,8 @@ type configFile struct {
 	log    *slog.Logger
 	text   []byte // as it was read last
 	failed string // why it could not be read last
+	// mayBeEmpty: callers may name models later.
+	mayBeEmpty bool
 }
 
 // mostConfig bounds the file.
@@ -52,6 +54,9 @@ func (f *configFile) bytes() ([]byte, error) {
 
 func (f *configFile) decode(text []byte) ([]serve.ModelConfig, error) {
 	f.text = text
+	if f.mayBeEmpty && len(bytes.TrimSpace(text)) == 0 {
+		return f.beside, nil
+	}
 	own, passedOver, err := serve.ReadModelConfigs(text, f.policy)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s", f.path, status.Convert(err).Message())

@@ -170,17 +170,33 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 		return err
 	}
 	defer certificates.Close()
+	var unfetched []error // a model of which nothing was fetched has no export yet
+	var unasked []*mirrored
 	for _, m := range mirrors {
-		if err := m.begin(ctx); err != nil {
+		if err := m.begin(ctx); err != nil && ctx.Err() != nil {
 			return err
+		} else if err != nil {
+			unfetched, unasked = append(unfetched, err), append(unasked, m)
 		}
 	}
-	file := &configFile{path: o.ConfigFile, beside: configs, policy: o.Policy, log: o.Logger}
+	file := &configFile{path: o.ConfigFile, beside: configs, policy: o.Policy, log: o.Logger, mayBeEmpty: o.Reload}
 	if configs, err = file.read(); err != nil {
 		return fault.Mark(fmt.Errorf("job: --model-config: %w", err), pipeline.ErrConfig, "")
 	}
 	if err := models.Configure(ctx, configs); err != nil {
-		return fault.Mark(fmt.Errorf("job: %w", cannotServe(configs, err)), pipeline.ErrConfig, "")
+		unserved, ok := errors.AsType[*serve.UnservedError](err)
+		if ctx.Err() != nil || !ok || !o.Reload && len(jobs) == 0 && !models.Serves() {
+			if len(unfetched) > 0 {
+				return errors.Join(unfetched...)
+			}
+			return fault.Mark(fmt.Errorf("job: %w", cannotServe(configs, err)), pipeline.ErrConfig, "")
+		}
+		for i, m := range unasked {
+			m.complain(unfetched[i], "it is asked again every --poll")
+		}
+		for _, err := range unserved.Models {
+			o.Logger.ErrorContext(ctx, "nothing of a model can be served; the server is not ready until it can, and looks again every --poll", "poll", o.Poll, "err", err)
+		}
 	}
 	var kept *serve.RequestLog
 	if o.RequestLog.Dir != "" {
@@ -317,8 +333,8 @@ func (o *ServeModelsOptions) models() (out []serve.ModelConfig, mirrors []*mirro
 		}
 		out = append(out, serve.ModelConfig{Name: name, Dir: dir, Policy: o.Policy})
 	}
-	if len(out)+len(o.Jobs) == 0 && o.ConfigFile == "" {
-		return nil, nil, fault.Config("job: there is nothing to serve: name exports, as DIR or NAME=DIR, or jobs, or a file with models (--model-config)")
+	if len(out)+len(o.Jobs) == 0 && o.ConfigFile == "" && !o.Reload {
+		return nil, nil, fault.Config("job: there is nothing to serve: name exports, as DIR or NAME=DIR, or jobs, or a file with models (--model-config), or let callers name them later (--allow-reload)")
 	}
 	return out, mirrors, nil
 }

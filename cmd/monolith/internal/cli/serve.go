@@ -69,8 +69,8 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
   curl -d '{"instances": [{"user": 12, "item": 7}]}' \
     localhost:8501/v1/models/click:predict`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 && o.ConfigFile == "" {
-				return &usageError{message: "what to serve is missing: folders of exports, exports, or job files, or --model-config FILE"}
+			if len(args) == 0 && o.ConfigFile == "" && !o.Reload {
+				return &usageError{message: "nothing to serve: name folders of exports, exports or job files, or --model-config FILE, or let callers name models with --allow-reload"}
 			}
 			return nil
 		},
