@@ -93,7 +93,7 @@ predict: {source: {text: {files: [%q]}}, fields: [label, prediction, logit]}
 	if bad := whole.BadRows; bad["bad label"] != 6 || bad["no label"] != 2 { // three and one in each epoch
 		t.Errorf("bad rows %v", bad)
 	}
-	for _, limit := range []int{3000, 7000, 15_000} {
+	for _, limit := range []int{2944, 6912, 12_000 + 2944} {
 		run("pieces", fmt.Sprintf("train.max_examples=%d", limit))
 	}
 	if want, got := digest(t, whole.Snapshot), digest(t, run("pieces", "ps.shards=2").Snapshot); got != want {

@@ -122,7 +122,7 @@ func TestRunningMomentsAreExact(t *testing.T) {
 	}
 	parts := numbersJob(t, scaledNumbers, "ps.shards=3")
 	parts.Source = whole.Source
-	for _, limit := range []int64{130, 1000, 2777, 0} {
+	for _, limit := range []int64{150, 1000, 2750, 0} {
 		parts.Train.MaxExamples = limit
 		got, err := job.Run(t.Context(), parts, job.RunOptions{})
 		if err != nil {

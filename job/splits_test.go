@@ -105,7 +105,7 @@ func TestMovedDataGoesOn(t *testing.T) {
 			at := func(home string) []string { return []string{home + "/x.libfm", home + "/b/*.libfm"} }
 			whole, _ := reads(t, dir, "whole", at(home), set...)
 			total := int64(0)
-			for i, limit := range []int{200, 900, 1600, 0} {
+			for i, limit := range []int{192, 892, 1592, 0} {
 				to := filepath.Join(dir, fmt.Sprint("home", i))
 				if err := os.Rename(home, to); err != nil {
 					t.Fatal(err)
@@ -159,8 +159,8 @@ func TestWhatWasReadIsNotReadAgain(t *testing.T) {
 		},
 		"another order in the midst of an epoch": {
 			{[]string{train}, append(plain, "train.max_examples=128"), 128, 0, ""},
-			{[]string{train}, []string{"epochs=2", "shuffle.rows=200", "train.max_examples=300"}, 192, 0, "finished in its order"},
-			{[]string{train}, []string{"epochs=2", "shuffle.rows=200", "train.max_examples=600"}, 308, 1, ""},
+			{[]string{train}, []string{"epochs=2", "shuffle.rows=200", "train.max_examples=320"}, 192, 0, "finished in its order"},
+			{[]string{train}, []string{"epochs=2", "shuffle.rows=200", "train.max_examples=628"}, 308, 1, ""},
 			{[]string{train}, []string{"epochs=2", "shuffle.rows=0"}, 372, 2, "finished in its order"},
 		},
 		"one split": {

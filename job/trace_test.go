@@ -102,7 +102,7 @@ func TestResumedRunReportsAllItsExamples(t *testing.T) {
 	var once, pieces observed
 	whole := run("whole", &once, "ps.shards=3")
 	once.wantProgressive(t, whole)
-	for _, limit := range []int{100, 250, 420} {
+	for _, limit := range []int{128, 256, 448} {
 		pieces.wantProgressive(t, run("pieces", &pieces, fmt.Sprintf("train.max_examples=%d", limit)))
 	}
 	last := run("pieces", &pieces)

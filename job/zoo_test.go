@@ -55,7 +55,7 @@ func TestEveryModelResumes(t *testing.T) {
 			}
 			whole, parts := t.TempDir(), t.TempDir()
 			want := run(whole)
-			half := run(parts, "train.max_examples=450")
+			half := run(parts, "train.max_examples=500")
 			if got := run(parts, "ps.shards=2"); got != want || half == want {
 				t.Errorf("digest %s in parts, %s in one, %s in the midst", got, want, half)
 			}

@@ -104,6 +104,13 @@ func (l *lane) gather(ctx context.Context, read func(*splitRun)) error {
 		tick := time.NewTicker(l.run.opts.IdleEvery)
 		defer tick.Stop()
 		first := l.regions[0]
+		if l.run.opts.MaxRows > 0 { // what other lanes resume counts too
+			select {
+			case <-l.run.opened:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
 		for open := len(l.splits); open > 0; {
 			if l.enough() {
 				l.early.Store(true)
@@ -139,9 +146,15 @@ func (l *lane) gather(ctx context.Context, read func(*splitRun)) error {
 					return err
 				}
 			}
-			if it.e, err = l.cut(sp, it); err != nil {
+			e, err := l.bound(sp, it)
+			if err != nil {
+				it.e.Release()
 				return err
 			}
+			if e == nil { // the run is full
+				continue
+			}
+			it.e = e
 			l.count(sp, it)
 			if err := first.take(ctx, it.e, l.roots[it.exit], nil); err != nil {
 				return err
@@ -154,27 +167,47 @@ func (l *lane) gather(ctx context.Context, read func(*splitRun)) error {
 // errEnough ends waiting for an element: the run may have all that it wants.
 var errEnough = errors.New("pipeline: enough")
 
-// cut returns an element without the rows that the run does not want any more.
-func (l *lane) cut(sp *splitRun, it item) (Element, error) {
-	left := l.run.opts.MaxRows - l.run.total.Load()
-	if !l.run.opts.Cut || l.run.opts.MaxRows == 0 || it.exit != sp.mainExit || sp.behind() || int64(it.e.NumRows()) <= left {
+// bound counts an element's rows towards MaxRows and returns the part that the run still wants: the
+// whole element, its first rows, or nil. Lanes, and runs that share a count, call it at the same time:
+// the first to reach the bound takes the rows up to it, all others take none. An element that cannot
+// be cut is taken whole if any of its rows are wanted.
+func (l *lane) bound(sp *splitRun, it item) (Element, error) {
+	if it.exit != sp.mainExit || sp.behind() && it.e.Origin().To <= sp.mainFrom { // an earlier run counted it
+		return it.e, nil
+	}
+	rows := int64(it.e.NumRows())
+	total := l.run.count(rows)
+	if l.run.opts.MaxRows == 0 || sp.behind() {
+		return it.e, nil
+	}
+	over := min(total-l.run.opts.MaxRows, rows)
+	if over <= 0 {
 		return it.e, nil
 	}
 	var first Element
-	var err error
-	switch e := it.e.(type) {
-	case *Batch:
-		first, err = cutTable(&e.table, int(left), func(t table) Element { return &Batch{t} })
-	case *Block:
-		first, err = cutTable(&e.table, int(left), func(t table) Element { return &Block{t} })
-	default:
-		return it.e, nil
+	if over < rows {
+		var err error
+		if first, err = cutElement(it.e, int(rows-over)); err != nil {
+			return it.e, err
+		}
+		if first == nil {
+			return it.e, nil
+		}
 	}
-	if first == nil || err != nil {
-		return it.e, err
-	}
+	l.run.count(-over)
 	it.e.Release()
 	return first, nil
+}
+
+// cutElement returns the first rows of a block or batch, or nil if it has no positions to cut at.
+func cutElement(e Element, rows int) (Element, error) {
+	switch e := e.(type) {
+	case *Batch:
+		return cutTable(&e.table, rows, func(t table) Element { return &Batch{t} })
+	case *Block:
+		return cutTable(&e.table, rows, func(t table) Element { return &Block{t} })
+	}
+	return nil, nil
 }
 
 // cutTable returns the first rows of a table as an element, or nil where it has no positions.
@@ -189,7 +222,7 @@ func cutTable(t *table, rows int, wrap func(table) Element) (Element, error) {
 	return wrap(table{rec, origin}), nil
 }
 
-// count counts an element that is taken on the way to the main sink.
+// count notes how far a split is read when an element is taken on the way to the main sink.
 func (l *lane) count(sp *splitRun, it item) {
 	if it.exit != sp.mainExit {
 		return
@@ -210,7 +243,6 @@ func (l *lane) count(sp *splitRun, it item) {
 	sp.progress.Batches++
 	sp.unit.rows += rows
 	sp.seat.rows += rows
-	l.run.count(rows)
 }
 
 // caughtUp notes that a split is where the main sink continues.

@@ -73,6 +73,7 @@ func (l *lane) work(parent context.Context) (err error) {
 	if err := apart(func() error { return l.open(ctx, readCtx) }); err != nil {
 		return err
 	}
+	l.run.laneOpened()
 	nextCtx, drainReaders := context.WithCancelCause(readCtx)
 	defer drainReaders(nil)
 	defer context.AfterFunc(l.run.drained, func() { drainReaders(errDrained) })()

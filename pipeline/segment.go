@@ -20,14 +20,14 @@ type RunOptions struct {
 	// split with the fewest rows so far comes next (of several sources, as their weights say: [Merge]), and the worker waits
 	// for it. Otherwise whichever has data continues.
 	Deterministic bool
-	// MaxRows ends the run once that many rows of the segment have been taken, rows of earlier runs included as far as
-	// the main sink remembers them ([Resumer]). Elements are not cut, so up to an element a worker may come on top. Sinks
-	// that were behind the main one get what it has before the run ends; a branch that begins before the first queue may
-	// lack some elements of it, which the next run gives it. 0: no bound.
+	// MaxRows ends the run once exactly that many rows of the segment have been taken. Rows of earlier
+	// runs count as far as the main sink remembers them ([Resumer]). The last [Block] or [Batch] is cut
+	// at the bound if it has [ColPosition]; the next run reads the rest again. Other elements are taken
+	// whole, so the total may exceed the bound by one element. All workers, and all runs that share a
+	// count (Taken), share the bound. Sinks that were behind the main one get what it has before the
+	// run ends. A branch that begins before the first queue may have a few elements more or fewer; the
+	// next run completes it. 0: no bound.
 	MaxRows int64
-	// Cut cuts the last element, if it is a [Block] or [Batch] with [ColPosition], so that exactly MaxRows are taken where one worker takes them all. The
-	// rest of it is read again by the next run.
-	Cut bool
 	// Splits are the splits to run, of any of the segment's sources ([Split].Source, which may be empty where there is only
 	// one); those of other segments are left out. nil: all splits. A source none of whose splits are named is not read.
 	Splits []Split
@@ -66,8 +66,9 @@ type RunOptions struct {
 	// below ShuffleDir. Default 256 MiB and the system's folder for temporary files.
 	ShuffleMemory int64
 	ShuffleDir    string
-	// Taken counts the rows that the run takes, those that earlier runs applied among them, and returns the total that
-	// MaxRows bounds: this way several runs share one bound. Lanes call it at the same time. nil: a count of the run's own.
+	// Taken adds rows to the count that MaxRows bounds and returns the new total, so several runs can share one bound. Rows
+	// that earlier runs applied count too. A negative number takes back rows that were cut off. Lanes call it concurrently.
+	// nil: the run counts for itself.
 	Taken func(rows int64) (total int64)
 }
 
@@ -167,6 +168,7 @@ func (s *Segment) Run(ctx context.Context, opts RunOptions) (RunStats, error) {
 	r := &run{opts: opts, shape: s.shape, stop: make(chan struct{})}
 	r.stats, r.sinks = Sum(), make([]SinkStats, len(s.shape.sinks))
 	r.behind.Store(int64(len(splits)))
+	r.opened = make(chan struct{})
 	var release context.CancelFunc
 	r.drained, release = context.WithCancel(context.Background())
 	defer release()
@@ -196,6 +198,7 @@ func (s *Segment) Run(ctx context.Context, opts RunOptions) (RunStats, error) {
 
 	workers := min(opts.Workers, len(splits))
 	lanes := make([]*lane, workers)
+	r.opening.Store(int64(workers))
 	for w := range lanes {
 		lanes[w] = &lane{run: r, worker: w}
 	}
@@ -252,6 +255,8 @@ type run struct {
 	taken   func(rows int64) (total int64) // counts rows handed to lanes, with those of earlier runs
 	total   atomic.Int64                   // what it has returned
 	behind  atomic.Int64                   // splits that are read for other sinks than the main one, or have not begun
+	opening atomic.Int64                   // lanes that have not counted what earlier runs applied of their splits
+	opened  chan struct{}                  // closed when there are none
 	drained context.Context                // ends when the run is to end early, by drain
 	drain   func()
 	stop    chan struct{} // closed when nothing more is to be taken from splits
@@ -290,6 +295,13 @@ func (r *run) stopped() bool {
 	}
 }
 
+// laneOpened notes that a lane has counted the rows that earlier runs applied.
+func (r *run) laneOpened() {
+	if r.opening.Add(-1) == 0 {
+		close(r.opened)
+	}
+}
+
 // left counts rows that were read for nothing.
 func (r *run) left(rows int) {
 	r.mu.Lock()
@@ -297,13 +309,13 @@ func (r *run) left(rows int) {
 	r.stats.Left += int64(rows)
 }
 
-// count counts rows that a lane has taken.
-func (r *run) count(rows int64) {
-	total := r.taken(rows)
+// count adds rows that a lane has taken and returns the total. total keeps the highest, so that a run stays full.
+func (r *run) count(rows int64) (total int64) {
+	total = r.taken(rows)
 	for {
 		was := r.total.Load()
 		if total <= was || r.total.CompareAndSwap(was, total) {
-			return
+			return total
 		}
 	}
 }

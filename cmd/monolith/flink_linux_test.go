@@ -436,7 +436,7 @@ func (f *flinkJob) finish(more ...string) {
 	if f.exact {
 		most -= deterministicRest
 	}
-	if trained < most || trained >= most+97 { // whole batches
+	if trained < most || trained >= most+97 { // executors that resume count what they resume when they begin
 		f.t.Errorf("%d examples are trained, want %d", trained, most)
 	}
 	checkRows(f.t, f.rows.rows(f.t), int(trained))

@@ -282,7 +282,7 @@ func (p *prediction) run(ctx context.Context) (*result.Predicted, error) {
 		return nil, err
 	}
 	stats, err := p.follow(ctx, plan, pipeline.RunOptions{
-		Workers: p.cfg.Train.Workers, MaxRows: p.opts.MaxExamples, Cut: true, Deterministic: p.opts.MaxExamples > 0, Interleave: p.cfg.Train.Interleave,
+		Workers: p.cfg.Train.Workers, MaxRows: p.opts.MaxExamples, Deterministic: p.opts.MaxExamples > 0, Interleave: p.cfg.Train.Interleave,
 		Env: func(worker int) *pipeline.Env {
 			return &pipeline.Env{Worker: worker, Logger: p.log, Hooks: runHooks(mon, p.hooks), BadRows: bad.policy, Memory: p.place.remember}
 		},

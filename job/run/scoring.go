@@ -59,7 +59,7 @@ func (s *scoring) run(ctx context.Context) (*metric.Collection, pipeline.RunStat
 	if ordered {
 		workers = 1
 	}
-	o := pipeline.RunOptions{Workers: workers, MaxRows: s.maxExamples, Cut: true, Drain: s.drain, Deterministic: ordered || s.on == nil && workers <= 1, Env: s.env}
+	o := pipeline.RunOptions{Workers: workers, MaxRows: s.maxExamples, Drain: s.drain, Deterministic: ordered || s.on == nil && workers <= 1, Env: s.env}
 	var stats pipeline.RunStats
 	if s.on != nil {
 		stats, err = s.on.run(ctx, plan, sink, o)

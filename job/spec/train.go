@@ -43,7 +43,10 @@ type Train struct {
 	// was killed or rolled back, and one that evaluates or reads the source again in another epoch, writes what it meets again; source, split and position
 	// of a letter tell those that are the same.
 	DeadLetter *DeadLetter `yaml:"dead_letter"`
-	// MaxExamples ends training early, in examples; 0: at the source's end.
+	// MaxExamples ends training after exactly that many examples of the source, earlier runs included; 0: at the source's end. The last
+	// batch is cut there, so a job that goes on later with a higher limit has other batches than one that never stopped, unless the limit
+	// falls between two batches. All workers of a process share the count. Several processes learn the common count from the shards about once a
+	// second; each may add what it trains in that time.
 	MaxExamples int64 `yaml:"max_examples" default:"0" min:"0"`
 	// MaxBatchDelay lets an incomplete batch go when its first example has waited this long, whether more comes or not; 0:
 	// never. It keeps a slow stream fresh, and makes batch borders depend on the clock. Absent: 5s for a source without

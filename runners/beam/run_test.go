@@ -145,7 +145,7 @@ func TestMaxRowsIsShared(t *testing.T) {
 	s := newScene(t, map[string]int{"a": 40, "b": 2, "c": 40})
 	s.unbounded = true
 	stats, err := s.run(t.Context(), beam.Options{Workers: 3, MaxRows: 30})
-	if err != nil || !stats.Full || stats.Drained || stats.Rows < 30 || stats.Rows >= 30+3*3 {
+	if err != nil || !stats.Full || stats.Drained || stats.Rows < 30 || stats.Rows >= 30+3*3 { // these elements cannot be cut
 		t.Errorf("got %+v, %v, want 30 rows and at most an element a worker more", stats, err)
 	}
 	if stats.Rows != s.ledger.rows() {
