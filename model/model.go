@@ -105,6 +105,29 @@ func (h Head) ClassLabels() []string {
 	return out
 }
 
+// Sampled reports whether the head learns from data with other shares of positive examples than it
+// predicts for: SampleRate is below 1, or SampleBias is set.
+func (h Head) Sampled() bool { return h.SampleRate != 0 && h.SampleRate != 1 || h.SampleBias }
+
+// InData returns the probability that an example is positive in the data that the head learns from. p is
+// the prediction, a probability among all examples. With SampleBias a positive is in the data as a
+// negative too, so p becomes p/(1+p). With a SampleRate of r only that share of the negatives is there,
+// so the odds become p/(1-p)/r. Both are what the loss is taken of, but for LogitClip. Compare metrics over that data
+// with this, since its labels have these probabilities.
+func (h Head) InData(p float32) float32 {
+	x, rest := float64(p), 1-float64(p)
+	if h.SampleBias {
+		x, rest = x/(1+x), 1/(1+x)
+	}
+	if h.SampleRate != 0 {
+		rest *= float64(h.SampleRate)
+	}
+	if !(x+rest > 0) {
+		return p // NaN
+	}
+	return float32(x / (x + rest))
+}
+
 // WithDefaults returns a copy in which every zero field has its default.
 func (h Head) WithDefaults() Head {
 	if h.Width == 0 {

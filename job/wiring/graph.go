@@ -109,7 +109,11 @@ func EvalGraph(c *spec.Config, r Reading, m model.Model, open OpenClient, outs *
 		return nil, err
 	}
 	looked := pipeline.Via(examples, NodeLookup, trainstep.NewLookup(m, open.store))
-	scored := pipeline.Via(looked, "score", trainstep.NewScore(m, open.store, c.StepThreads(), c.Eval.Keys()...).Into(insight))
+	score := trainstep.NewScore(m, open.store, c.StepThreads(), c.Eval.Keys()...).Into(insight)
+	if c.Eval.Holdout != nil { // its examples are sampled as those that are trained on
+		score = score.OfData()
+	}
+	scored := pipeline.Via(looked, "score", score)
 	endPredictions, err := outs.sharePredictions(of, func() pipeline.Stream[*pipeline.Batch] {
 		return pipeline.Side[*pipeline.Batch](scored, trainstep.SidePredictions)
 	})

@@ -59,8 +59,8 @@ func NewInsight(m model.Model, seed uint64) *Insight {
 	return n
 }
 
-// batch takes one with its scores, whose predictions it leaves as they are.
-func (n *Insight) batch(s model.Session, p *Prepared, scores *score.Batch) {
+// batch takes one with its scores, whose predictions it leaves as they are. in maps what the model predicts to what was scored.
+func (n *Insight) batch(s model.Session, p *Prepared, scores *score.Batch, in *inData) {
 	n.Rows, n.Batches = n.Rows+int64(p.in.NumRows), n.Batches+1
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(p.Origin().Split))
@@ -82,7 +82,7 @@ func (n *Insight) batch(s model.Session, p *Prepared, scores *score.Batch) {
 			n.in.Sparse[sparse] = exchangedEntries(p.in.Sparse[sparse], from)
 			sparse++
 		}
-		as.SetPredictions(s.Predict(&n.in))
+		as.SetPredictions(in.of(s.Predict(&n.in)))
 		n.Features[i].Exchanged.Add(place, &as)
 	}
 	n.gradients(s, &p.in)

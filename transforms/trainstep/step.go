@@ -34,7 +34,8 @@ type StepOptions struct {
 	Keys []string
 	// Threads is how many threads a worker's step uses; 0 means 1. Results have the same bits with any number.
 	Threads int
-	// Observe is notified of every batch; nil: nobody does.
+	// Observe is notified of every batch; nil: nobody does. The predictions of its scores are those in the data that the
+	// model learns from ([model.Head.InData]), as in the update's trace: they are compared with its labels.
 	Observe Observer
 	// Progressive makes the predictions that are observed, and pushed as the update's trace, as the model would serve
 	// them (no dropout, moving statistics), before the batch is trained on (progressive validation, Blum et al., 1999).
@@ -115,7 +116,9 @@ func (s *Step) Open(ctx context.Context, env *pipeline.Env) (pipeline.Processor[
 	if err != nil {
 		return nil, err
 	}
-	return &step{stage: s, worker: env.Worker, runner: newRunner(s.model, store, s.opts.Threads), side: side, pool: newPool[Gradients]()}, nil
+	return &step{
+		stage: s, worker: env.Worker, runner: newRunner(s.model, store, s.opts.Threads), side: side, inData: newInData(s.model), pool: newPool[Gradients](),
+	}, nil
 }
 
 // runner is a model's session with dense parameters that follow the store's.
@@ -144,8 +147,9 @@ type step struct {
 	stage  *Step
 	worker int
 	runner
-	side predictions
-	pool *pool[Gradients]
+	side   predictions
+	inData *inData
+	pool   *pool[Gradients]
 	// paced are the splits that the stage's pace has from this worker.
 	paced map[pipeline.SplitID]bool
 	// replica is made for the first batch that was looked up ahead.
@@ -199,7 +203,7 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 	predicted := s.stage.opts.Progressive && !s.session.PredictsAsTrained()
 	if predicted {
 		g.before = keep(g.before, s.session.Predict(&p.in)) // Step reuses the session's buffers
-		scores.SetPredictions(g.before)
+		scores.SetPredictions(s.inData.of(g.before))
 	}
 	seed := param.Mix(param.Mix(s.stage.opts.Seed, param.HashName(o.Source, cmp.Or(s.stage.opts.Identities[o.Split], o.Split))), uint64(o.From))
 	predictions, losses := s.session.Step(&p.in, seed)
@@ -210,7 +214,7 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 	observed := g.before
 	if !predicted {
 		observed = predictions
-		scores.SetPredictions(predictions)
+		scores.SetPredictions(s.inData.of(predictions))
 	}
 	if err := s.side.emit(p.batch, observed); err != nil {
 		g.Release()
@@ -303,6 +307,7 @@ type Score struct {
 	threads int
 	scoring scoring
 	insight *Insight // nil: nobody asks
+	sampled bool
 }
 
 // NewScore makes the stage for a model, with so many threads for each worker. keys are the key columns ([pipeline.KeyColumn]) whose values
@@ -317,6 +322,14 @@ func (s *Score) Into(n *Insight) *Score {
 	return s
 }
 
+// OfData makes the predictions of the scores those in the data that the model learns from
+// ([model.Head.InData]). It is for examples of that data, such as those held out of it. [SidePredictions]
+// stay as they are served.
+func (s *Score) OfData() *Score {
+	s.sampled = true
+	return s
+}
+
 var _ pipeline.Stage[*Prepared, *Scored] = (*Score)(nil)
 
 // String implements [pipeline.Stage].
@@ -324,7 +337,11 @@ func (s *Score) String() string { return "score" }
 
 // Fingerprint implements [pipeline.Stage]: the keys and the model.
 func (s *Score) Fingerprint() string {
-	return fmt.Sprintf("score keys=%q %s", s.scoring.schema.Keys, s.model.String())
+	of := "score"
+	if s.sampled && newInData(s.model) != nil {
+		of = "score of the data"
+	}
+	return fmt.Sprintf("%s keys=%q %s", of, s.scoring.schema.Keys, s.model.String())
 }
 
 // Schema implements [pipeline.Stage]: the batch must have the columns of the keys.
@@ -346,7 +363,11 @@ func (s *Score) Open(ctx context.Context, env *pipeline.Env) (pipeline.Processor
 	if err != nil {
 		return nil, err
 	}
-	return &scorer{&s.scoring, newRunner(s.model, store, s.threads), side, s.insight, newPool[Scored]()}, nil
+	out := &scorer{scoring: &s.scoring, runner: newRunner(s.model, store, s.threads), side: side, insight: s.insight, pool: newPool[Scored]()}
+	if s.sampled {
+		out.inData = newInData(s.model)
+	}
+	return out, nil
 }
 
 type scorer struct {
@@ -354,6 +375,7 @@ type scorer struct {
 	runner
 	side    predictions
 	insight *Insight
+	inData  *inData // nil: predictions stay as they are served
 	pool    *pool[Scored]
 }
 
@@ -373,9 +395,15 @@ func (s *scorer) Process(ctx context.Context, p *Prepared, emit func(*Scored) er
 			return err
 		}
 		out.predictions = keep(out.predictions, s.session.Predict(&p.in))
-		out.scores.SetPredictions(out.predictions)
-		if made = out.predictions; s.insight != nil {
-			s.insight.batch(s.session, p, out.scores)
+		made = out.predictions
+		if s.inData != nil {
+			out.inData = keep(out.inData, s.inData.of(made))
+			out.scores.SetPredictions(out.inData)
+		} else {
+			out.scores.SetPredictions(made)
+		}
+		if s.insight != nil {
+			s.insight.batch(s.session, p, out.scores, s.inData)
 		}
 	}
 	if err := s.side.emit(p.batch, made); err != nil {

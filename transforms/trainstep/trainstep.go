@@ -132,6 +132,7 @@ func (g *Gradients) takeBack() {
 type Scored struct {
 	from        *Prepared
 	predictions [][]float32
+	inData      [][]float32  // the predictions as scores has them, where they differ
 	scores      *score.Batch // the Prepared's
 	pool        *pool[Scored]
 }
