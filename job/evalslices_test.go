@@ -45,24 +45,24 @@ snapshot: {every: 0s}
 eval:
   source: {text: {files: ["%[2]s/held*.csv"]}}
   metrics: [auc, log_loss, calibration, ndcg@5, gauc]
-  group: item
+  group: visit
   slices: [{column: user, max: 3}, {column: user, with: item}, {column: nothing}]
 `, filepath.Join(dir, "run"+dim), dir, dim, workers)
 }
 
 func writeSliced(t *testing.T, dir string) {
 	t.Helper()
-	rng := rand.New(rand.NewPCG(3, 1))
+	rng, visits := rand.New(rand.NewPCG(3, 1)), rand.New(rand.NewPCG(3, 2))
 	line := func(_, _, _ int) string {
 		user, item, click := rng.IntN(11), 100+rng.IntN(5), 0
 		if rng.IntN(20) < user+item%3 {
 			click = 1
 		}
-		return fmt.Sprintf("%d,%d,%d,", user, item, click)
+		return fmt.Sprintf("%d,%d,%d,%d,", user, item, click, visits.IntN(300))
 	}
-	writeColumns(t, filepath.Join(dir, "train.csv"), "user,item,click,nothing\n", 400, line)
+	writeColumns(t, filepath.Join(dir, "train.csv"), "user,item,click,visit,nothing\n", 400, line)
 	for i, n := range []int{5000, 13, 600} {
-		writeColumns(t, filepath.Join(dir, fmt.Sprintf("held%d.csv", i)), "user,item,click,nothing\n", n, line)
+		writeColumns(t, filepath.Join(dir, fmt.Sprintf("held%d.csv", i)), "user,item,click,visit,nothing\n", n, line)
 	}
 }
 

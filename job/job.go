@@ -89,6 +89,8 @@ type (
 	SliceScores = result.SliceScores
 	// Measured is the metrics of some examples, with what is known about them.
 	Measured = result.Measured
+	// GroupCount is how many groups and examples a metric of groups is computed of.
+	GroupCount = result.GroupCount
 	// Interval is where a figure lies with 95 in a hundred.
 	Interval = result.Interval
 	// Difference is how far one figure lies above another.

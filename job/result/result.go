@@ -273,8 +273,24 @@ type Measured struct {
 	// Other are the metrics of the model compared with, and Differences how far Metrics lie above them; none without one.
 	Other       Scores                `json:"other,omitempty"`
 	Differences map[string]Difference `json:"differences,omitempty"`
+	// Few lists the metrics that have no interval and no standard errors, because there are too few examples
+	// for one: fewer than 10 positives or 10 negatives for metrics of probabilities, 20 for others. With
+	// eval.group groups count in place of examples.
+	Few []string `json:"few,omitempty"`
+	// Groups says how many groups and examples the metrics of groups are computed of, by their names.
+	Groups map[string]GroupCount `json:"groups,omitempty"`
 	// Doubts say what speaks against Metrics of all examples, as of [TrainResult].
 	Doubts []string `json:"doubts,omitempty"`
+}
+
+// GroupCount is what a metric of groups is computed of. A group counts in gauc if it has positives and
+// negatives, in xgauc if its labels differ, in ndcg, hr, recall and mrr if it has a positive.
+type GroupCount struct {
+	// Groups are the groups that count, of OfGroups. Examples are theirs, of OfExamples.
+	Groups     int `json:"groups"`
+	OfGroups   int `json:"of_groups"`
+	Examples   int `json:"examples"`
+	OfExamples int `json:"of_examples"`
 }
 
 // SliceScores are the metrics of one head over the examples with one value of a column, or of two.

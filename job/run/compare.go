@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 
@@ -95,6 +96,7 @@ func (m *measuring) all(ctx context.Context) (out result.Measured, replicates []
 		}
 		replicates = append(replicates, found)
 		out.Doubts = append(out.Doubts, doubts(m.cfg, &h, &mine)...)
+		out.Doubts = append(out.Doubts, groupDoubts(m.cfg, &h, &mine)...)
 	}
 	return out, replicates, nil
 }
@@ -112,7 +114,14 @@ func (m *measuring) measure(ctx context.Context, to *result.Measured, name func(
 		to.Metrics = result.Scores{}
 	}
 	for _, c := range metrics {
-		to.Metrics[name(c.Name)] = c.Measure(&m.work, mine)
+		of := name(c.Name)
+		to.Metrics[of] = c.Measure(&m.work, mine)
+		if n, ok := mine.Counted(&c); ok {
+			if to.Groups == nil {
+				to.Groups = map[string]result.GroupCount{}
+			}
+			to.Groups[of] = result.GroupCount{Groups: n.Groups, OfGroups: n.OfGroups, Examples: n.Rows, OfExamples: n.OfRows}
+		}
 	}
 	var replicates, others drawn
 	var err error
@@ -124,6 +133,13 @@ func (m *measuring) measure(ctx context.Context, to *result.Measured, name func(
 			to.Intervals = map[string]result.Interval{}
 		}
 		for i, c := range metrics {
+			if few := mine.Few(&c); few || same(replicates[i]) {
+				// Replicates of a handful say nothing, nor do those that are all the same.
+				forget(replicates[i])
+				if few {
+					to.Few = append(to.Few, name(c.Name))
+				}
+			}
 			low, high, _ := metric.Interval(replicates[i])
 			to.Intervals[name(c.Name)] = result.Interval{Low: low, High: high}
 		}
@@ -145,6 +161,19 @@ func (m *measuring) measure(ctx context.Context, to *result.Measured, name func(
 		to.Differences[of] = difference(to.Metrics[of], to.Other[of], at(replicates, i), at(others, i))
 	}
 	return replicates, nil
+}
+
+// same reports whether all replicates that are defined are the same: one in order is in order however it is drawn.
+func same(replicates []float64) bool {
+	known := slices.DeleteFunc(slices.Clone(replicates), math.IsNaN)
+	return len(known) > 0 && slices.Min(known) == slices.Max(known)
+}
+
+// forget makes replicates unknown.
+func forget(replicates []float64) {
+	for r := range replicates {
+		replicates[r] = math.NaN()
+	}
 }
 
 // seed is that of the job, apart from what else it seeds.
@@ -184,10 +213,10 @@ func (m *measuring) slices(ctx context.Context, whole *result.Measured, all []dr
 			for _, column := range of.Columns() {
 				at = append(at, slices.Index(keys, column))
 			}
-			found := m.mine.Slices(i, at, of.Max)
+			found := m.mine.Slices(i, at, groupKey(m.cfg), of.Max)
 			var others []metric.Slice
 			if other := m.otherOf(i); other >= 0 {
-				others = m.other.Slices(other, at, of.Max)
+				others = m.other.Slices(other, at, groupKey(m.cfg), of.Max)
 			}
 			for k := range found {
 				s := result.SliceScores{Head: h.Name, Column: of.Column, Value: found[k].Values[0], With: of.With, Others: found[k].Rest}

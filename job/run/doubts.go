@@ -75,6 +75,31 @@ func doubts(cfg *spec.Config, h *spec.Head, set *metric.Set) []string {
 	return out
 }
 
+// fewGroups is the share of the examples below which a metric of groups is said to be of few.
+const fewGroups = 0.1
+
+// groupDoubts says where metrics of groups are computed of nothing, or of few of the examples. set is grouped.
+func groupDoubts(cfg *spec.Config, h *spec.Head, set *metric.Set) (out []string) {
+	if set.Groups == nil || set.Len() < doubtsFrom {
+		return nil
+	}
+	of := ""
+	if h.Name != "" {
+		of = " of " + h.Name
+	}
+	for _, m := range metricsOf(cfg, h) {
+		c, ok := set.Counted(&m)
+		switch {
+		case !ok:
+		case set.Single():
+			return []string{fmt.Sprintf("each value of eval.group (%s) has one example%s: %s compares the examples of a group, and there is nothing to compare; group by a column whose values repeat, such as the user or the request", cfg.Eval.Group, of, m.Name)}
+		case float64(c.Rows) < fewGroups*float64(c.OfRows):
+			out = append(out, fmt.Sprintf("%s%s is computed of %d of %d examples, in %d of %d groups (eval.group: %s): the other groups have labels of one kind, or no positive", m.Name, of, c.Rows, c.OfRows, c.Groups, c.OfGroups, cfg.Eval.Group))
+		}
+	}
+	return out
+}
+
 // guessed is the AUC that predictions which say nothing of the labels are below with 97 in a hundred: two standard errors above one half (Mann and Whitney, 1947). An example of weight 0
 // is none; of other weights that differ it is too low a bound, which doubts less.
 func guessed(set *metric.Set) float64 {

@@ -50,6 +50,7 @@ func measure(cfg *spec.Config, c *metric.Collection, group int) (result.Scores, 
 			scores[h.Score(m.Name)] = m.Measure(&w, &set)
 		}
 		doubted = append(doubted, doubts(cfg, &h, &set)...)
+		doubted = append(doubted, groupDoubts(cfg, &h, &set)...)
 	}
 	return scores, doubted
 }

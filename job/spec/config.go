@@ -158,8 +158,9 @@ type Eval struct {
 	// equal width) and ece_mass (bins of equal weight) of their level; mse, rmse, mae and r2 of values, and of their order xauc (how often,
 	// of two examples with different labels, that with the higher one is predicted higher) and xgauc, the same within each group.
 	Metrics []string `yaml:"metrics" default:"auc,log_loss,calibration" enum:"@metrics"`
-	// Group is the column that metrics within groups go by: the user, or the request. Its hash is stored with the predictions
-	// of the last examples.
+	// Group is the column that metrics within groups go by: the user, or the request. Groups of one class do not count in gauc, groups
+	// without a positive not in ndcg, hr, recall and mrr; results say how many count. Intervals draw whole groups. The column's hash is
+	// stored with the predictions of the last examples.
 	Group string `yaml:"group"`
 	// Slices are columns by whose values `monolith eval` measures too: the metrics of each country, say. Its --slice names others.
 	Slices []Slices `yaml:"slices"`

@@ -80,7 +80,7 @@ func sized[T any](s []T, n int) []T {
 
 // area is that of examples in the order of their scores, NaN where one class has no weight, and the weight of both.
 func area(items []uint64, labels, weights []float32) (auc, total float64) {
-	var sum, positives, negatives float64
+	var won, lost, positives, negatives float64
 	for at := 0; at < len(items); {
 		// One run of equal scores: its positives win against all negatives below and half of those beside them.
 		key := items[at] >> 32
@@ -94,14 +94,15 @@ func area(items []uint64, labels, weights []float32) (auc, total float64) {
 				runNegatives += w
 			}
 		}
-		sum += runPositives * (negatives + runNegatives/2)
+		won += runPositives * (negatives + runNegatives/2)
+		lost += runNegatives * (positives + runPositives/2)
 		positives += runPositives
 		negatives += runNegatives
 	}
 	if !(positives > 0 && negatives > 0) {
 		return math.NaN(), positives + negatives
 	}
-	return sum / positives / negatives, positives + negatives
+	return ratio(won, won+lost), positives + negatives // at most 1, however the sums are rounded
 }
 
 // sort orders the items by score, least significant digit first; the order of equal scores is that of the examples.

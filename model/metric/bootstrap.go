@@ -13,17 +13,70 @@ import (
 // MinReplicates is the fewest replicates that intervals are made of.
 const MinReplicates = 20
 
-// Bootstrap computes metrics of n replicates of the set: in each an example counts as often as a Poisson variable of mean 1 says,
-// which is what drawing as many examples with replacement comes to where they are many (Chamandy, Muralidharan, Najmi and Naidu, 2012,
-// Estimating Uncertainty for Massive Data Streams, section 2.2). How often is a function of seed, replicate and the example's ID alone, so
-// neither order nor other examples matter, and replicates of two models on the same examples are paired: their differences are
-// replicates of the difference. Metrics of groups draw whole groups by their IDs, since the examples of a user depend on each other.
+// The fewest independent examples, or groups with [Set].GroupIDs, that an interval is made of.
+const (
+	// MinEach is the fewest with a positive, and the fewest with a negative, for metrics of probabilities.
+	MinEach = 10
+	// MinAll is the fewest for all metrics. For those of groups it is the fewest groups that count.
+	MinAll = 20
+)
+
+// Few reports whether the set is too small for an interval of a metric ([MinEach], [MinAll]). The
+// bootstrap draws from what there is: of a handful of examples that happen to be in order every replicate
+// has an AUC of 1. Examples of weight 0 do not count.
+func (s *Set) Few(m *Metric) bool {
+	if m.Grouped {
+		c, ok := s.Counted(m)
+		return s.Groups == nil || ok && c.Groups < MinAll
+	}
+	const positive, negative = 1, 2
+	var seen []uint8 // of each group
+	if s.GroupIDs != nil && s.Groups != nil {
+		seen = make([]uint8, s.NumGroups)
+	}
+	var all, positives, negatives int
+	for i, y := range s.Labels {
+		if weightOf(s.Weights, i) == 0 {
+			continue
+		}
+		class := uint8(negative)
+		if y > 0.5 {
+			class = positive
+		}
+		before := uint8(0)
+		if seen != nil && s.GroupIDs[s.Groups[i]] != 0 {
+			before = seen[s.Groups[i]]
+			seen[s.Groups[i]] |= class
+		}
+		if before == 0 {
+			all++
+		}
+		if before&class == 0 && class == positive {
+			positives++
+		}
+		if before&class == 0 && class == negative {
+			negatives++
+		}
+	}
+	return all < MinAll || m.Probabilities && s.Classes == 0 && min(positives, negatives) < MinEach
+}
+
+// Bootstrap computes metrics of n replicates of the set. In each, an example counts as often as a Poisson
+// variable of mean 1 says. For many examples that is the same as drawing with replacement (Chamandy,
+// Muralidharan, Najmi and Naidu, 2012, Estimating Uncertainty for Massive Data Streams, section 2.2).
+// How often depends on seed, replicate and the example's ID alone. Order and other examples do not matter,
+// and replicates of two models on the same examples are paired.
 //
-// The result is [metric][replicate]. The set needs IDs, and GroupIDs for metrics of groups. Replicates are computed by so many
-// workers; results do not depend on it. Examples are sorted once. Then auc and the metrics that are functions of sums take one pass over
-// the examples for all replicates of a worker together, a few nanoseconds for each example and replicate; the others, such as those of
-// groups, are computed of the weighted set. It takes 32 bytes an example, 8 more for groups, and where there are such others 12 more
-// for each worker, 28 with groups. Errors: that of the context when it ends.
+// Examples of a group depend on each other. With GroupIDs, whole groups are drawn for every metric (the
+// cluster bootstrap; Field and Welsh, 2007, Bootstrapping Clustered Data). An example whose group has the
+// ID 0 is in none and is drawn by itself.
+//
+// The result is [metric][replicate]. The set needs IDs, and GroupIDs for metrics of groups. Workers share
+// the replicates; results do not depend on their number. Examples are sorted once. Then auc and the
+// metrics that are functions of sums take one pass over the examples for all replicates of a worker
+// together, a few nanoseconds for each example and replicate. The others, such as those of groups, are
+// computed from the weighted set. It takes 32 bytes an example, 12 more for groups, and where there are
+// such others 12 more for each worker, 28 with groups. Errors: that of the context when it ends.
 func (s *Set) Bootstrap(ctx context.Context, metrics []Metric, n int, seed uint64, workers int) ([][]float64, error) {
 	out := make([][]float64, len(metrics))
 	for i := range out {
@@ -31,15 +84,14 @@ func (s *Set) Bootstrap(ctx context.Context, metrics []Metric, n int, seed uint6
 	}
 	b := bootstrap{draw: newPoisson(), seed: seed, metrics: metrics, out: out}
 	var ranked bool
-	b.set, ranked = s.byPrediction()
+	of := *s
+	of.IDs = s.draws()
+	b.set, ranked = of.byPrediction()
 	for i, m := range metrics {
-		switch {
-		case ranked && m.parts != nil:
+		if ranked && m.parts != nil {
 			b.quick = append(b.quick, i)
-		case m.Grouped:
-			b.grouped = append(b.grouped, i)
-		default:
-			b.plain = append(b.plain, i)
+		} else {
+			b.others = append(b.others, i)
 		}
 	}
 	workers = min(max(workers, 1), n)
@@ -48,12 +100,15 @@ func (s *Set) Bootstrap(ctx context.Context, metrics []Metric, n int, seed uint6
 	for k := range workers {
 		wg.Go(func() {
 			b.pass(ctx, n*k/workers, n*(k+1)/workers)
-			if len(b.plain)+len(b.grouped) == 0 {
+			if len(b.others) == 0 {
 				return
 			}
 			var work Workspace
 			weighted := *b.set
 			weighted.Weights = make([]float32, s.Len())
+			if weighted.GroupIDs == nil {
+				weighted.Groups = nil // no metric of groups is defined
+			}
 			for ctx.Err() == nil {
 				r := int(next.Add(1)) - 1
 				if r >= n {
@@ -74,31 +129,32 @@ type bootstrap struct {
 	seed    uint64
 	metrics []Metric
 	out     [][]float64 // [metric][replicate]
-	// quick, plain and grouped are the places of metrics by how they are computed.
-	quick, plain, grouped []int
+	// quick and others are the places of metrics by how they are computed.
+	quick, others []int
 }
 
 func (b *bootstrap) key(replicate int) uint64 { return param.Mix(b.seed, uint64(replicate)) }
 
 // compute computes the metrics of a replicate that are not quick, of the weighted set.
 func (b *bootstrap) compute(work *Workspace, weighted *Set, r int) {
-	if len(b.plain) > 0 {
-		b.draw.weigh(weighted.Weights, b.set, b.key(r), false)
-		for _, i := range b.plain {
-			b.out[i][r] = b.metrics[i].Measure(work, weighted)
-		}
-	}
-	if len(b.grouped) == 0 {
-		return
-	}
-	if b.set.GroupIDs == nil {
-		weighted.Groups = nil // no metric of groups is defined
-	} else {
-		b.draw.weigh(weighted.Weights, b.set, b.key(r), true)
-	}
-	for _, i := range b.grouped {
+	b.draw.weigh(weighted.Weights, b.set, b.key(r))
+	for _, i := range b.others {
 		b.out[i][r] = b.metrics[i].Measure(work, weighted)
 	}
+}
+
+// draws returns what each example is drawn by: its group's ID, or its own.
+func (s *Set) draws() []uint64 {
+	if s.Groups == nil || s.GroupIDs == nil || s.IDs == nil {
+		return s.IDs
+	}
+	out := make([]uint64, len(s.IDs))
+	for i, g := range s.Groups {
+		if out[i] = s.GroupIDs[g]; out[i] == 0 {
+			out[i] = s.IDs[i]
+		}
+	}
+	return out
 }
 
 // blockRows is how many examples go through all replicates at a time: what is known of them stays in the nearest cache.
@@ -249,8 +305,8 @@ func dot(v, t []float64) float64 {
 
 // curve is the ROC curve as far as examples have come, in ascending order of predictions.
 type curve struct {
-	sum, positives, negatives float64
-	run                       struct{ positives, negatives float64 } // of the prediction at hand
+	won, lost, positives, negatives float64
+	run                             struct{ positives, negatives float64 } // of the prediction at hand
 }
 
 func (c *curve) add(k *block) {
@@ -269,7 +325,8 @@ func (c *curve) add(k *block) {
 }
 
 func (c *curve) close() {
-	c.sum += c.run.positives * (c.negatives + c.run.negatives/2)
+	c.won += c.run.positives * (c.negatives + c.run.negatives/2)
+	c.lost += c.run.negatives * (c.positives + c.run.positives/2)
 	c.positives += c.run.positives
 	c.negatives += c.run.negatives
 	c.run.positives, c.run.negatives = 0, 0
@@ -281,7 +338,7 @@ func (c *curve) area() float64 {
 	if !(c.positives > 0 && c.negatives > 0) {
 		return math.NaN()
 	}
-	return c.sum / c.positives / c.negatives
+	return ratio(c.won, c.won+c.lost)
 }
 
 // byPrediction is a copy of the set in ascending order of predictions, which every replicate has in common; the set as it is where a
@@ -354,13 +411,9 @@ func (p *poisson) times(word uint64) uint8 {
 }
 
 // weigh sets to to the weights of a replicate.
-func (p *poisson) weigh(to []float32, s *Set, key uint64, grouped bool) {
+func (p *poisson) weigh(to []float32, s *Set, key uint64) {
 	for i := range to {
-		id := s.IDs[i]
-		if grouped {
-			id = s.GroupIDs[s.Groups[i]]
-		}
-		to[i] = float32(p.times(param.Mix(key, id)))
+		to[i] = float32(p.times(param.Mix(key, s.IDs[i])))
 	}
 	for i, w := range s.Weights {
 		to[i] *= w

@@ -24,6 +24,7 @@ func named(rng *rand.Rand, n, round int) metric.Set {
 	for g := range s.NumGroups {
 		s.GroupIDs = append(s.GroupIDs, param.Mix(9, uint64(g)))
 	}
+	s.GroupIDs[0] = 0 // those without a value
 	for i := range n {
 		s.IDs, s.Groups = append(s.IDs, param.Mix(4, uint64(i))), append(s.Groups, int32(rng.IntN(s.NumGroups)))
 	}
@@ -62,8 +63,8 @@ func TestBootstrap(t *testing.T) {
 				drawn := metric.Set{NumGroups: s.NumGroups}
 				for k := range s.Predictions {
 					id := s.IDs[k]
-					if m.Grouped {
-						id = s.GroupIDs[s.Groups[k]]
+					if group := s.GroupIDs[s.Groups[k]]; group != 0 {
+						id = group
 					}
 					times := slowPoisson(param.Mix(param.Mix(seed, uint64(r)), id))
 					if times == 0 {
@@ -122,6 +123,161 @@ func TestIntervalsCover(t *testing.T) {
 	}
 }
 
+// TestIntervalsOfGroupsCover: users differ, and a user's examples are alike. Intervals that draw users
+// hold the mean in about 95 of 100 samples; those that draw examples hold it in far fewer.
+func TestIntervalsOfGroupsCover(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(8, 3))
+	const samples, users, each = 300, 100, 12
+	var shares [2]float64
+	for range samples {
+		s := metric.Set{NumGroups: users}
+		for u := range users {
+			p := rng.Float64() // so the mean of all labels is one half
+			s.GroupIDs = append(s.GroupIDs, rng.Uint64())
+			for range each {
+				y := float32(0)
+				if rng.Float64() < p {
+					y = 1
+				}
+				s.Predictions, s.Labels, s.IDs, s.Groups = append(s.Predictions, 0), append(s.Labels, y), append(s.IDs, rng.Uint64()), append(s.Groups, int32(u))
+			}
+		}
+		for way := range shares {
+			if way == 1 {
+				s.Groups, s.GroupIDs = nil, nil
+			}
+			replicates, err := s.Bootstrap(t.Context(), []metric.Metric{find(t, "mae")}, 200, 1, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if low, high, _ := metric.Interval(replicates[0]); low <= .5 && .5 <= high {
+				shares[way] += 1. / samples
+			}
+		}
+	}
+	t.Logf("intervals that hold the mean: %.3f drawing users, %.3f drawing examples", shares[0], shares[1])
+	if shares[0] < .91 || shares[0] > .98 {
+		t.Errorf("%.3f of the intervals that draw users hold the mean", shares[0])
+	}
+	if shares[1] > .8 {
+		t.Errorf("%.3f of the intervals that draw examples hold it: users do not matter here", shares[1])
+	}
+}
+
+// TestFew: intervals need 10 positives and 10 negatives, or 20 examples; with groups that many groups.
+func TestFew(t *testing.T) {
+	t.Parallel()
+	set := func(positives, negatives, perGroup int) *metric.Set {
+		var s metric.Set
+		for i := range positives + negatives {
+			y := float32(0)
+			if i < positives {
+				y = 1
+			}
+			s.Predictions, s.Labels, s.IDs = append(s.Predictions, y), append(s.Labels, y), append(s.IDs, uint64(i))
+			if perGroup > 0 {
+				g := i / perGroup
+				if s.Groups = append(s.Groups, int32(g)); g == s.NumGroups {
+					s.NumGroups, s.GroupIDs = g+1, append(s.GroupIDs, uint64(g+1))
+				}
+			}
+		}
+		return &s
+	}
+	weightless := set(10, 10, 0)
+	weightless.Weights = slices.Repeat([]float32{1}, 20)
+	weightless.Weights[3] = 0
+	apart := set(10, 10, 20)
+	apart.GroupIDs[0] = 0 // none has a value
+	for _, tt := range []struct {
+		metric string
+		set    *metric.Set
+		few    bool
+	}{
+		{"auc", set(2, 2, 0), true}, {"log_loss", set(2, 2, 0), true}, {"auc", set(9, 1000, 0), true}, {"auc", set(10, 10, 0), false},
+		{"auc", set(100, 9, 0), true}, {"rmse", set(19, 0, 0), true}, {"rmse", set(20, 0, 0), false}, {"auc", weightless, true},
+		{"auc", set(100, 100, 20), true}, {"auc", set(200, 200, 20), false}, {"rmse", set(190, 190, 20), true}, {"auc", apart, false},
+		{"gauc", set(200, 200, 1), true}, {"gauc", set(10, 10, 0), true}, {"ndcg@5", set(19, 100, 1), true}, {"ndcg@5", set(20, 100, 1), false},
+	} {
+		m := find(t, tt.metric)
+		if got := tt.set.Few(&m); got != tt.few {
+			t.Errorf("%s of %d examples in %d groups: few is %v", tt.metric, tt.set.Len(), tt.set.NumGroups, got)
+		}
+	}
+}
+
+// TestCounted: which groups count in which metric.
+func TestCounted(t *testing.T) {
+	t.Parallel()
+	s := metric.Set{
+		Labels: []float32{1, 0, 0, 0, 1, 1, 1, 0, 1}, Groups: []int32{0, 0, 0, 1, 2, 2, 3, 3, 3}, NumGroups: 5,
+		Weights: []float32{1, 1, 1, 1, 1, 1, 1, 0, 1}, // the only negative of group 3 has no weight
+	}
+	s.Predictions = s.Labels
+	for name, want := range map[string]metric.Counted{
+		"gauc": {Groups: 1, OfGroups: 4, Rows: 3, OfRows: 9}, "xgauc": {Groups: 1, OfGroups: 4, Rows: 3, OfRows: 9}, "mrr@5": {Groups: 3, OfGroups: 4, Rows: 8, OfRows: 9},
+	} {
+		m := find(t, name)
+		if got, ok := s.Counted(&m); !ok || got != want {
+			t.Errorf("%s: %+v, %v, want %+v", name, got, ok, want)
+		}
+	}
+	if m := find(t, "auc"); s.Single() {
+		t.Error("every group has one example")
+	} else if _, ok := s.Counted(&m); ok {
+		t.Error("auc counts groups")
+	}
+	if one := (metric.Set{Labels: []float32{1, 0}, Groups: []int32{1, 0}, NumGroups: 2}); !one.Single() {
+		t.Error("groups of one example are not noticed")
+	}
+}
+
+// TestNoShareIsAboveOne: a perfect order of weighted examples, whose sums are rounded, is 1 and no more,
+// in replicates too; a reversed one is 0.
+func TestNoShareIsAboveOne(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(8, 4))
+	var w metric.Workspace
+	for _, n := range []int{200, 1000, 3251} {
+		for _, sign := range []float32{1, -1} {
+			s := metric.Set{NumGroups: 7}
+			for i := range n {
+				y := float32(0)
+				if 2*i >= n {
+					y = 1
+				}
+				s.Predictions, s.Labels, s.IDs = append(s.Predictions, sign*float32(i)), append(s.Labels, y), append(s.IDs, rng.Uint64())
+				s.Weights, s.Groups = append(s.Weights, []float32{.1, .3, .7, 10}[rng.IntN(4)]), append(s.Groups, int32(rng.IntN(7)))
+			}
+			for g := range s.NumGroups {
+				s.GroupIDs = append(s.GroupIDs, uint64(g+1))
+			}
+			for _, m := range metric.All() {
+				v, most := m.Compute(&w, &s), 1.0
+				if m.Direction == metric.Higher && v > most {
+					t.Errorf("%s of %d examples is %v", m.Name, n, v)
+				}
+				if m.Name == "auc" || m.Name == "xauc" || m.Name == "gauc" || m.Name == "xgauc" {
+					if want := float64(max(sign, 0)); v != want {
+						t.Errorf("%s of %d examples is %v, want %v", m.Name, n, v, want)
+					}
+				}
+			}
+			s.GroupIDs = nil
+			replicates, err := s.Bootstrap(t.Context(), []metric.Metric{find(t, "auc"), find(t, "xauc")}, 20, 1, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range slices.Concat(replicates...) {
+				if want := float64(max(sign, 0)); v != want {
+					t.Errorf("a replicate of %d examples is %v, want %v", n, v, want)
+				}
+			}
+		}
+	}
+}
+
 func TestInterval(t *testing.T) {
 	t.Parallel()
 	nan := math.NaN()
@@ -177,7 +333,7 @@ func BenchmarkSlices(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					sets := []metric.Set{c.Set(0, -1)}
-					for _, s := range c.Slices(0, []int{0}, 20) {
+					for _, s := range c.Slices(0, []int{0}, -1, 20) {
 						sets = append(sets, s.Set)
 					}
 					var w metric.Workspace

@@ -149,7 +149,7 @@ func TestClassesFollowDefinitions(t *testing.T) {
 		for _, m := range metrics {
 			equal("the window", m.Name, window.Compute(m), slowClasses[m.Name](&last))
 			equal("the collection", m.Name, m.Measure(&w, &whole), slowClasses[m.Name](&seen))
-			for _, slice := range all.Slices(0, []int{0}, 1) {
+			for _, slice := range all.Slices(0, []int{0}, -1, 1) {
 				equal("a slice", m.Name, m.Measure(&w, &slice.Set), slowClasses[m.Name](&seen))
 			}
 		}

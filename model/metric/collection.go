@@ -231,7 +231,11 @@ func (c *Collection) Set(head, key int) Set {
 	if key >= 0 {
 		s.Groups, s.NumGroups = ofExamples(h, c.numbers[key]), c.values[key].Len()
 		for _, value := range c.values[key].Values() {
-			s.GroupIDs = append(s.GroupIDs, param.HashName(value))
+			id := uint64(0) // in no group
+			if value != "" {
+				id = param.HashName(value)
+			}
+			s.GroupIDs = append(s.GroupIDs, id)
 		}
 	}
 	return s
@@ -260,9 +264,10 @@ type Slice struct {
 }
 
 // Slices cuts the examples of a head by the values of keys, every combination of them that there is: the most frequent ones, equally
-// frequent ones in alphabetical order, and as one slice all others when there are more than most. Slices have no groups.
-func (c *Collection) Slices(head int, keys []int, most int) []Slice {
-	all := c.Set(head, -1)
+// frequent ones in alphabetical order, and as one slice all others when there are more than most. Slices are grouped by the
+// key group, or not if it is below 0.
+func (c *Collection) Slices(head int, keys []int, group, most int) []Slice {
+	all := c.Set(head, group)
 	if all.Len() == 0 {
 		return nil
 	}
@@ -301,6 +306,9 @@ func (c *Collection) Slices(head int, keys []int, most int) []Slice {
 		if all.IDs != nil {
 			s.IDs = make([]uint64, 0, size)
 		}
+		if all.Groups != nil {
+			s.Groups, s.NumGroups, s.GroupIDs = make([]int32, 0, size), all.NumGroups, all.GroupIDs
+		}
 		if all.Weights != nil {
 			s.Weights = make([]float32, 0, size)
 		}
@@ -310,6 +318,9 @@ func (c *Collection) Slices(head int, keys []int, most int) []Slice {
 		s.Predictions, s.Labels = append(s.Predictions, all.Predictions[i*per:(i+1)*per]...), append(s.Labels, all.Labels[i])
 		if all.IDs != nil {
 			s.IDs = append(s.IDs, all.IDs[i])
+		}
+		if all.Groups != nil {
+			s.Groups = append(s.Groups, all.Groups[i])
 		}
 		if all.Weights != nil {
 			s.Weights = append(s.Weights, all.Weights[i])

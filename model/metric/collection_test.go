@@ -63,7 +63,7 @@ func TestCollection(t *testing.T) {
 			c.Add(metric.Place{From: int64(c.Rows())}, b)
 		}
 		if c.Rows() == 0 {
-			if s := c.Set(0, -1); s.Len() != 0 || len(c.Slices(0, []int{1}, 3)) != 0 {
+			if s := c.Set(0, -1); s.Len() != 0 || len(c.Slices(0, []int{1}, -1, 3)) != 0 {
 				t.Fatal("an empty collection has examples")
 			}
 			continue
@@ -100,7 +100,7 @@ func TestCollection(t *testing.T) {
 				counts[r.key]++
 			}
 			named := map[string]bool{}
-			slicesOf := c.Slices(h, []int{1}, 3)
+			slicesOf := c.Slices(h, []int{1}, -1, 3)
 			if got.IDs != nil || slicesOf[0].Set.IDs != nil {
 				t.Fatal("examples are identified although nobody asks")
 			}
@@ -159,7 +159,7 @@ func TestArrangedCollections(t *testing.T) {
 	figures := func(c *metric.Collection) (out []float64) {
 		var w metric.Workspace
 		sets := []metric.Set{c.Set(0, 0)}
-		for _, s := range c.Slices(0, []int{0, 1}, 4) {
+		for _, s := range c.Slices(0, []int{0, 1}, -1, 4) {
 			sets = append(sets, s.Set)
 		}
 		for i := range sets {
@@ -228,7 +228,7 @@ func TestArrangedCollections(t *testing.T) {
 			}
 		}
 	}
-	found := first.Slices(0, []int{0, 1}, 4)
+	found := first.Slices(0, []int{0, 1}, -1, 4)
 	if len(found) != 5 || found[4].Rest != len(counts)-4 {
 		t.Fatalf("%d slices, %+v", len(found), found[len(found)-1])
 	}

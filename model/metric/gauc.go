@@ -13,6 +13,7 @@ func groupedArea() Metric {
 	return Metric{
 		Name: "gauc", Doc: "the AUC within each group (a user, a request), averaged by the groups' weights", Direction: Higher, Probabilities: true, Grouped: true,
 		Compute: (*Workspace).gauc,
+		counts:  func(g *groupLabels) bool { return g.positive && g.negative },
 	}
 }
 
@@ -29,6 +30,67 @@ func (w *Workspace) gauc(s *Set) float64 {
 		}
 	}
 	return ratio(sum, total)
+}
+
+// groupLabels describes the labels of a group's examples, without those of weight 0.
+type groupLabels struct {
+	rows, weighted     int
+	positive, negative bool
+	low, high          float32
+}
+
+// Counted is what a metric of groups is computed of: the groups that count and their examples, of all there are.
+type Counted struct{ Groups, OfGroups, Rows, OfRows int }
+
+// Counted returns what a metric of groups is computed of. A group counts in gauc if it has positives and
+// negatives, in xgauc if its labels differ, in rankings if it has a positive. ok is false for other
+// metrics and without groups.
+func (s *Set) Counted(m *Metric) (c Counted, ok bool) {
+	if m.counts == nil || s.Groups == nil {
+		return Counted{}, false
+	}
+	groups := s.groupLabels()
+	for i := range groups {
+		g := &groups[i]
+		if g.rows == 0 {
+			continue
+		}
+		c.OfGroups++
+		c.OfRows += g.rows
+		if m.counts(g) {
+			c.Groups++
+			c.Rows += g.rows
+		}
+	}
+	return c, true
+}
+
+// Single reports whether there are groups, and each has one example.
+func (s *Set) Single() bool {
+	groups := s.groupLabels()
+	for i := range groups {
+		if groups[i].rows > 1 {
+			return false
+		}
+	}
+	return s.Groups != nil && s.Len() > 0
+}
+
+func (s *Set) groupLabels() []groupLabels {
+	out := make([]groupLabels, s.NumGroups)
+	for i, n := range s.Groups {
+		g, y := &out[n], s.Labels[i]
+		g.rows++
+		if weightOf(s.Weights, i) == 0 {
+			continue
+		}
+		if g.weighted++; g.weighted == 1 {
+			g.low, g.high = y, y
+		}
+		g.low, g.high = min(g.low, y), max(g.high, y)
+		g.positive, g.negative = g.positive || y > 0.5, g.negative || y <= 0.5
+	}
+	return out
 }
 
 // groups gives the ranked examples of each group, in ascending order of score, the groups in the order of their numbers.

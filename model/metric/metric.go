@@ -54,7 +54,9 @@ type Metric struct {
 	// differ. Its time grows with the number of examples. Without Classes it is not called for several classes.
 	Compute func(w *Workspace, s *Set) float64
 
-	parts *parts // how many replicates are computed at once; nil: one by one
+	// counts reports whether a group counts in a metric of groups; nil: it is not known.
+	counts func(g *groupLabels) bool
+	parts  *parts // how many replicates are computed at once; nil: one by one
 }
 
 // Measure is Compute, and NaN for the examples of a head of several classes where the metric is not for these.
@@ -144,7 +146,8 @@ type Set struct {
 	// Groups numbers the group of each example, from 0 to NumGroups-1; nil: there are none.
 	Groups    []int32
 	NumGroups int
-	// IDs identify examples, and GroupIDs groups, whatever set they are in; nil: nobody asks ([Set.Bootstrap] does).
+	// IDs identify examples, and GroupIDs groups, whatever set they are in; nil: nobody asks ([Set.Bootstrap] does). A
+	// group with the ID 0 is of examples that are in no group.
 	IDs, GroupIDs []uint64
 
 	spare []float32 // memory for Weights, while they are nil

@@ -21,7 +21,7 @@ func rankings() []Metric {
 			out,
 			// DCG@k over that of the best order, DCG being Σ (2^y - 1)/log₂(1 + place) over the first k places (Järvelin and Kekäläinen,
 			// 2002, section 2.2, with the gain of Burges et al., 2005, section 6). Labels below 0 gain nothing.
-			ranking("ndcg", k, "the gain of the first %d of each group, over that of the best order", func(r *ranked, k int) float64 { return r.dcg(k) / r.ideal(k) }),
+			ranking("ndcg", k, "the gain of the first %d of each group, over that of the best order", func(r *ranked, k int) float64 { return min(r.dcg(k)/r.ideal(k), 1) }),
 			// 1 where a positive is among the first k places (He et al., 2017, Neural Collaborative Filtering, section 4.1).
 			ranking("hr", k, "the share of groups with a positive among their first %d", (*ranked).hit),
 			// The positives among the first k places over all there are (Manning, Raghavan and Schütze, 2008, section 8.3).
@@ -50,6 +50,7 @@ func ranking(name string, k int, doc string, of func(r *ranked, k int) float64) 
 			}
 			return ratio(sum, total)
 		},
+		counts: func(g *groupLabels) bool { return g.positive },
 	}
 }
 

@@ -40,6 +40,7 @@ func groupedPairs() Metric {
 			}
 			return ratio(sum, total)
 		},
+		counts: func(g *groupLabels) bool { return g.low < g.high },
 	}
 }
 
@@ -62,41 +63,53 @@ func (w *Workspace) place(labels []float32) bool {
 	return true
 }
 
-// ordered is the share of the pairs of items that are in the order of their places, NaN where no pair has different places, and the weight
-// of the items, which ascend by score. O(n·log places): tree has the weight of the items so far by place (Fenwick, 1994), and has zeros
-// again afterwards.
+// ordered returns the share of pairs of items that are in the order of their places, NaN if no pair has
+// different places, and the items' weight. The items ascend by score. It divides what pairs won by what
+// they won and lost, both sums of positive terms, so the share is never above 1. O(n·log places): tree
+// has the weight of the items so far by place (Fenwick, 1994), and zeros again afterwards.
 func (w *Workspace) ordered(items []uint64, weights []float32) (share, weight float64) {
-	var right, pairs float64
-	for at := 0; at < len(items); {
-		to := at
-		// Half of what is below an item before its run of equal scores and half of what is below it with the run: what is in the run counts half.
-		for key := items[at] >> 32; to < len(items) && items[to]>>32 == key; to++ {
-			i := int(uint32(items[to]))
-			right += weightOf(weights, i) * w.below(w.places[i]) / 2
+	for _, item := range items {
+		weight += weightOf(weights, int(uint32(item)))
+	}
+	won := w.above(items, weights, false)
+	lost := w.above(items, weights, true)
+	return ratio(won, won+lost), weight
+}
+
+// above returns the weight of pairs of which the item with the higher place comes later in the items, or
+// earlier with backward. A pair of equal scores counts half.
+func (w *Workspace) above(items []uint64, weights []float32, backward bool) (sum float64) {
+	at := func(k int) uint64 {
+		if backward {
+			return items[len(items)-1-k]
 		}
-		for _, item := range items[at:to] {
-			i := int(uint32(item))
-			weight += weightOf(weights, i)
+		return items[k]
+	}
+	for from := 0; from < len(items); {
+		to := from
+		// Half of what is below an item before its run of equal scores and half of what is below it with the run: what is in the run counts half.
+		for key := at(from) >> 32; to < len(items) && at(to)>>32 == key; to++ {
+			i := int(uint32(at(to)))
+			sum += weightOf(weights, i) * w.below(w.places[i]) / 2
+		}
+		for k := from; k < to; k++ {
+			i := int(uint32(at(k)))
 			for p := int(w.places[i]); p < len(w.tree); p += p & -p {
 				w.tree[p] += weightOf(weights, i)
 			}
 		}
-		for _, item := range items[at:to] {
-			i := int(uint32(item))
-			right += weightOf(weights, i) * w.below(w.places[i]) / 2
+		for k := from; k < to; k++ {
+			i := int(uint32(at(k)))
+			sum += weightOf(weights, i) * w.below(w.places[i]) / 2
 		}
-		at = to
-	}
-	for _, item := range items {
-		i := int(uint32(item))
-		pairs += weightOf(weights, i) * w.below(w.places[i])
+		from = to
 	}
 	for _, item := range items {
 		for p := int(w.places[uint32(item)]); p < len(w.tree); p += p & -p {
 			w.tree[p] = 0
 		}
 	}
-	return ratio(right, pairs), weight
+	return sum
 }
 
 // below is the weight in the tree of the places before one.

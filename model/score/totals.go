@@ -51,17 +51,18 @@ type HeadTotals struct {
 // AUC is the probability that a positive is predicted above a negative, by weights; pairs in one bucket, whose predictions differ by less than .4 %,
 // count half, as ties do. ok is false without either.
 func (h *HeadTotals) AUC() (auc float64, ok bool) {
-	var below, sum, positives float64
+	var won, lost, below, positives float64
 	for i, p := range h.counts[1] {
 		n := h.counts[0][i]
-		sum += p * (below + n/2)
+		won += p * (below + n/2)
+		lost += n * (positives + p/2)
 		below += n
 		positives += p
 	}
 	if !h.Probabilities || !(below > 0) || !(positives > 0) {
 		return math.NaN(), false
 	}
-	return sum / (below * positives), true
+	return won / (won + lost), true // at most 1, however the sums are rounded
 }
 
 // Heads are the totals of the heads that have any, which belong to t.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -197,12 +198,17 @@ func sliceName(s *job.SliceScores) string {
 // `, other 0.7400, difference +0.0100 [+0.0050, +0.0150]`.
 func measured(m *job.Measured, name string) string {
 	text := ui.Score(m.Metrics[name])
-	if i, ok := m.Intervals[name]; ok {
+	if n, ok := m.Groups[name]; ok {
+		text += fmt.Sprintf(" (%s of %s examples, %s of %s groups)", ui.Count(int64(n.Examples)), ui.Count(int64(n.OfExamples)), ui.Count(int64(n.Groups)), ui.Count(int64(n.OfGroups)))
+	}
+	if i, ok := m.Intervals[name]; slices.Contains(m.Few, name) {
+		text += " (too few for an interval)"
+	} else if ok {
 		text += fmt.Sprintf(" [%s, %s]", ui.Score(i.Low), ui.Score(i.High))
 	}
 	if d, ok := m.Differences[name]; ok {
 		text += fmt.Sprintf(", other %s, difference %s", ui.Score(m.Other[name]), signed(d.Value))
-		if m.Intervals != nil {
+		if m.Intervals != nil && !slices.Contains(m.Few, name) {
 			text += fmt.Sprintf(" [%s, %s]", signed(d.Interval.Low), signed(d.Interval.High))
 		}
 	}

@@ -20,7 +20,7 @@ import (
 var text string
 
 // Write writes the page of an evaluation of the job of that name. Slices come in the order of how surely they differ: from the other model
-// where there is one, otherwise from all examples.
+// where there is one, otherwise from all examples. Those with too few examples to say come last.
 func Write(w io.Writer, name string, r *job.EvalResult) error {
 	t, err := template.New("page").Parse(text)
 	if err != nil {
@@ -41,8 +41,8 @@ type page struct {
 
 // figure is a metric in words.
 type figure struct {
-	Name, Value, Interval, Other, Difference, DifferenceInterval, Errors string
-	Sure                                                                 bool
+	Name, Value, Of, Interval, Other, Difference, DifferenceInterval, Errors string
+	Sure                                                                     bool
 }
 
 type head struct {
@@ -53,7 +53,7 @@ type head struct {
 type slice struct {
 	Name, Examples string
 	Figures        []figure
-	errors         float64
+	errors         float64 // the most standard errors of a metric; -1: none has any
 }
 
 // sure is how many standard errors a difference has that is hardly chance.
@@ -82,7 +82,7 @@ func pageOf(name string, r *job.EvalResult) *page {
 		if p.Compared {
 			differences = s.Differences
 		}
-		out := slice{Name: sliceName(s), Examples: ui.Count(s.Examples), Figures: figures(&s.Measured, differences)}
+		out := slice{Name: sliceName(s), Examples: ui.Count(s.Examples), Figures: figures(&s.Measured, differences), errors: -1}
 		for _, d := range differences {
 			if e := math.Abs(d.Errors); e > out.errors { // not for NaN
 				out.errors = e
@@ -97,7 +97,13 @@ func pageOf(name string, r *job.EvalResult) *page {
 func figures(m *job.Measured, differences map[string]job.Difference) (out []figure) {
 	for _, name := range m.Metrics.Names() {
 		f := figure{Name: name, Value: ui.Score(m.Metrics[name])}
-		if i, ok := m.Intervals[name]; ok {
+		few := slices.Contains(m.Few, name)
+		if n, ok := m.Groups[name]; ok {
+			f.Of = fmt.Sprintf("%s of %s examples, %s of %s groups", ui.Count(int64(n.Examples)), ui.Count(int64(n.OfExamples)), ui.Count(int64(n.Groups)), ui.Count(int64(n.OfGroups)))
+		}
+		if i, ok := m.Intervals[name]; few {
+			f.Interval = "too few"
+		} else if ok {
 			f.Interval = ui.Score(i.Low) + " – " + ui.Score(i.High)
 		}
 		if v, ok := m.Other[name]; ok {
@@ -105,7 +111,7 @@ func figures(m *job.Measured, differences map[string]job.Difference) (out []figu
 		}
 		if d, ok := differences[name]; ok {
 			f.Difference = signed(d.Value)
-			if m.Intervals != nil {
+			if m.Intervals != nil && !few {
 				f.DifferenceInterval = signed(d.Interval.Low) + " – " + signed(d.Interval.High)
 			}
 			if e := d.Errors; !math.IsNaN(e) && !math.IsInf(e, 0) {

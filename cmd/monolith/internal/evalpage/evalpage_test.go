@@ -22,6 +22,15 @@ func measured(value, errs float64) job.Measured {
 	}
 }
 
+// few is a slice of four examples in order: nothing says how sure its AUC is.
+func few() job.Measured {
+	nan := math.NaN()
+	m := measured(1, nan)
+	m.Few, m.Intervals = []string{"auc"}, map[string]job.Interval{"auc": {Low: nan, High: nan}}
+	m.Groups = map[string]job.GroupCount{"auc": {Groups: 2, OfGroups: 3, Examples: 6, OfExamples: 8}}
+	return m
+}
+
 func evaluation() *job.EvalResult {
 	nan := math.NaN()
 	curves := []job.Curves{{
@@ -33,6 +42,7 @@ func evaluation() *job.EvalResult {
 		ComparedWith: &job.Compared{Job: "other", Snapshot: "o", Curves: curves},
 		Slices: []job.SliceScores{
 			{Column: "country", Value: "unsure", Measured: measured(.6, .5)},
+			{Column: "country", Value: "few", Measured: few()},
 			{Column: "country", Value: "unknown", Measured: measured(nan, nan)},
 			{Column: "country", Value: "<script>", With: "device", WithValue: "tv", Measured: measured(.4, -9)},
 			{Head: "click", Column: "country", Others: 1200, Measured: measured(.6, 2)},
@@ -59,14 +69,14 @@ func TestPage(t *testing.T) {
 		`points="52,254 127,134 352,14"`, // the ROC: a quarter across, half up
 		`<rect class="negative" x="52" y="138.8" width="150" height="115.20">`,
 		`<rect class="positive" x="202" y="62" width="150" height="153.60">`,
-		"click: country: 1,200 others", "&lt;script&gt;, tv",
+		"click: country: 1,200 others", "&lt;script&gt;, tv", "<td>1.0000</td><td class=\"dim\">too few</td>",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
 	last := -1
-	for _, name := range []string{"&lt;script&gt;, tv", "1,200 others", "= unsure", "= unknown"} {
+	for _, name := range []string{"&lt;script&gt;, tv", "1,200 others", "= unsure", "= few", "= unknown"} {
 		at := strings.Index(got, name)
 		if at <= last {
 			t.Errorf("slice %q is at %d, the one before at %d", name, at, last)
@@ -96,8 +106,8 @@ func TestPage(t *testing.T) {
 		"points": 2 + 3 + 3 + 2 + 1 + 1, // each chart's diagonal, two ROC curves, two calibrations of a bin
 		"circle": 1 + 1,                 // a bin of each
 		"rect":   3 + 3 + 2 + 2 + 2,     // bars, frames, and legends of each chart
-		"tr":     1 + 2 + 1 + 4*2,       // metrics and slices
-		"td":     2*7 + 4*2*(1+1+7),     // with all columns
+		"tr":     1 + 2 + 1 + 5*2,       // metrics and slices
+		"td":     2*7 + 5*2*(1+1+7),     // with all columns
 	} {
 		if count[name] != want {
 			t.Errorf("%d of %s, want %d", count[name], name, want)
