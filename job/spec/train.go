@@ -44,7 +44,7 @@ type Train struct {
 	// of a letter tell those that are the same.
 	DeadLetter *DeadLetter `yaml:"dead_letter"`
 	// MaxExamples ends training after exactly that many examples of the source, earlier runs included; 0: at the source's end. The last
-	// batch is cut there, so a job that goes on later with a higher limit has other batches than one that never stopped, unless the limit
+	// batch is cut there, so a job that continues with a higher limit has other batches than one that never stopped, unless the limit
 	// falls between two batches. All workers of a process share the count. Several processes learn the common count from the shards about once a
 	// second; each may add what it trains in that time.
 	MaxExamples int64 `yaml:"max_examples" default:"0" min:"0"`
