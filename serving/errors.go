@@ -7,13 +7,19 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/monolith-go/monolith/internal/clip"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
 // invalid is an error of the request.
 func invalid(format string, args ...any) error {
-	return status.Errorf(codes.InvalidArgument, format, args...)
+	return refuse(codes.InvalidArgument, format, args...)
+}
+
+// refuse is an error with a code. Long values are cut: gRPC drops messages that do not fit a header, and a client wants the sentence.
+func refuse(code codes.Code, format string, args ...any) error {
+	return status.Errorf(code, format, clip.Args(args)...)
 }
 
 // asStatus gives an error of a prediction the code that its caller gets.

@@ -200,6 +200,9 @@ func (l *fids) addColumn(f *model.Feature, c *Column, rows int) error {
 	}
 	for r := range rows {
 		for _, id := range c.Ints[c.Offsets[r]:c.Offsets[r+1]] {
+			if id < 0 && c.Unsigned {
+				return invalid("example %d: feature %q is %d, and fids are 0 to %d", r, f.Name, uint64(id), math.MaxInt64)
+			}
 			if id >= 0 {
 				l.ids = append(l.ids, id)
 			}
@@ -225,6 +228,10 @@ func addNumbers(values []float32, f *model.Feature, c *Column, rows int) ([]floa
 			switch c.Type {
 			case Ints:
 				for _, x := range c.Ints[c.Offsets[r]:c.Offsets[r+1]] {
+					if c.Unsigned {
+						values = append(values, float32(uint64(x)))
+						continue
+					}
 					values = append(values, float32(x))
 				}
 			case Floats:

@@ -389,11 +389,15 @@ func readTensor(name string, t *tensorflow.TensorProto, l *limits) (*Column, err
 	for i := range c.Offsets {
 		c.Offsets[i] = int32(int64(i) * width)
 	}
+	if err := inRange(name, t); err != nil {
+		return nil, err
+	}
 	var err error
 	switch t.GetDtype() {
 	case tensorflow.DataType_DT_INT64:
 		c.Ints, err = values(name, n, content, t.GetInt64Val(), 8, littleInt64, func(x int64) int64 { return x })
 	case tensorflow.DataType_DT_UINT64:
+		c.Unsigned = true
 		c.Ints, err = values(name, n, content, t.GetUint64Val(), 8, littleInt64, func(x uint64) int64 { return int64(x) })
 	case tensorflow.DataType_DT_INT32:
 		c.Ints, err = values(name, n, content, t.GetIntVal(), 4, func(b []byte) int64 { return int64(int32(binary.LittleEndian.Uint32(b))) }, func(x int32) int64 { return int64(x) })
@@ -419,7 +423,18 @@ func readTensor(name string, t *tensorflow.TensorProto, l *limits) (*Column, err
 		c.Floats, err = values(name, n, content, t.GetFloatVal(), 4, littleFloat32, func(x float32) float32 { return x })
 	case tensorflow.DataType_DT_DOUBLE:
 		c.Type = Floats
-		c.Floats, err = values(name, n, content, t.GetDoubleVal(), 8, func(b []byte) float32 { return float32(math.Float64frombits(binary.LittleEndian.Uint64(b))) }, func(x float64) float32 { return float32(x) })
+		large := 0. // a number that is none of float32
+		narrow := func(x float64) float32 {
+			y := float32(x)
+			if math.IsInf(float64(y), 0) && !math.IsInf(x, 0) {
+				large = x
+			}
+			return y
+		}
+		c.Floats, err = values(name, n, content, t.GetDoubleVal(), 8, func(b []byte) float32 { return narrow(math.Float64frombits(binary.LittleEndian.Uint64(b))) }, narrow)
+		if err == nil && large != 0 {
+			return nil, invalid("input %q is %g, which does not fit a float of 32 bits (about ±3.4e38)", name, large)
+		}
 	case tensorflow.DataType_DT_HALF, tensorflow.DataType_DT_BFLOAT16:
 		var bits []uint16
 		bits, err = values(name, n, content, t.GetHalfVal(), 2, binary.LittleEndian.Uint16, func(x int32) uint16 { return uint16(x) })
@@ -439,6 +454,29 @@ func readTensor(name string, t *tensorflow.TensorProto, l *limits) (*Column, err
 		return nil, invalid("input %q has the type %s; integers of 8 to 64 bits, DT_BOOL, DT_HALF, DT_BFLOAT16, DT_FLOAT, DT_DOUBLE and DT_STRING are read", name, t.GetDtype())
 	}
 	return c, err
+}
+
+// inRange refuses numbers of int_val, which has 32 bits, that the tensor's type does not have.
+func inRange(name string, t *tensorflow.TensorProto) error {
+	var least, most int32
+	switch t.GetDtype() {
+	case tensorflow.DataType_DT_INT8:
+		least, most = math.MinInt8, math.MaxInt8
+	case tensorflow.DataType_DT_UINT8:
+		most = math.MaxUint8
+	case tensorflow.DataType_DT_INT16:
+		least, most = math.MinInt16, math.MaxInt16
+	case tensorflow.DataType_DT_UINT16:
+		most = math.MaxUint16
+	default:
+		return nil
+	}
+	for i, x := range t.GetIntVal() {
+		if x < least || x > most {
+			return invalid("input %q has %d at place %d of int_val, and %s is %d to %d", name, x, i, t.GetDtype(), least, most)
+		}
+	}
+	return nil
 }
 
 func littleInt64(b []byte) int64 { return int64(binary.LittleEndian.Uint64(b)) }

@@ -9,7 +9,10 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
+	"github.com/monolith-go/monolith/internal/clip"
 	"github.com/monolith-go/monolith/internal/instance"
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/model"
@@ -54,9 +57,11 @@ func (in *Input) NumRows() int {
 type Column struct {
 	Type    ColumnType
 	Offsets []int32
-	Ints    []int64
-	Floats  []float32
-	Texts   [][]byte
+	// Unsigned says that Ints are the 64 bits of numbers without a sign.
+	Unsigned bool
+	Ints     []int64
+	Floats   []float32
+	Texts    [][]byte
 }
 
 // ColumnType is the type of a column's values.
@@ -155,10 +160,22 @@ func ownColumns(features []parse.Feature) instance.Columns {
 
 // known refuses names that are none of the features.
 func known(name string, names []string) error {
-	if !slices.Contains(names, name) {
-		return invalid("the model has no feature %q%s", name, nearest.Suggest(name, names))
+	switch {
+	case slices.Contains(names, name):
+		return nil
+	case len(name) > clip.Most: // nothing is near to it
+		return invalid("the model has no feature %q", name)
 	}
-	return nil
+	return invalid("the model has no feature %q%s", name, nearest.Suggest(name, names))
+}
+
+// knownOf is [known] of an example.
+func knownOf(example int, name string, names []string) error {
+	err := known(name, names)
+	if err == nil {
+		return nil
+	}
+	return status.Errorf(codes.InvalidArgument, "example %d: %s", example, status.Convert(err).Message())
 }
 
 // blocks makes a block of records.
@@ -251,6 +268,11 @@ func (c *Column) list() arrow.Array {
 	var b *array.ListBuilder
 	switch c.Type {
 	case Ints:
+		if c.Unsigned {
+			b = array.NewListBuilder(memory.DefaultAllocator, arrow.PrimitiveTypes.Uint64)
+			b.ValueBuilder().(*array.Uint64Builder).AppendValues(arrow.Uint64Traits.CastFromBytes(arrow.Int64Traits.CastToBytes(c.Ints)), nil)
+			break
+		}
 		b = array.NewListBuilder(memory.DefaultAllocator, arrow.PrimitiveTypes.Int64)
 		b.ValueBuilder().(*array.Int64Builder).AppendValues(c.Ints, nil)
 	case Floats:

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/monolith-go/monolith/export/native"
 	"github.com/monolith-go/monolith/internal/fsx"
@@ -730,7 +729,7 @@ func (m *Models) use(name string, which Which) (*held, error) {
 	if which.Label != "" {
 		n, ok := s.config.Labels[which.Label]
 		if !ok {
-			return nil, status.Errorf(codes.NotFound, "model %q has no label %q%s", name, which.Label, nearest.Suggest(which.Label, slices.Sorted(maps.Keys(s.config.Labels))))
+			return nil, refuse(codes.NotFound, "model %q has no label %q%s", name, which.Label, nearest.Suggest(which.Label, slices.Sorted(maps.Keys(s.config.Labels))))
 		}
 		wanted = n
 	}
@@ -742,7 +741,7 @@ func (m *Models) use(name string, which Which) (*held, error) {
 	}
 	switch {
 	case best == nil && newest:
-		return nil, status.Errorf(codes.Unavailable, "no version of model %q is served: ask for its status", name)
+		return nil, refuse(codes.Unavailable, "no version of model %q is served: ask for its status", name)
 	case best == nil:
 		var open []int64
 		for _, h := range s.versions {
@@ -751,7 +750,7 @@ func (m *Models) use(name string, which Which) (*held, error) {
 			}
 		}
 		slices.Sort(open)
-		return nil, status.Errorf(codes.NotFound, "version %d of model %q is not served; %v are", wanted, name, open)
+		return nil, refuse(codes.NotFound, "version %d of model %q is not served; %v are", wanted, name, open)
 	}
 	best.uses++
 	return best, nil
@@ -761,7 +760,7 @@ func (m *Models) use(name string, which Which) (*held, error) {
 func (m *Models) find(name string) (*servable, error) {
 	s := m.models[name]
 	if s == nil {
-		return nil, status.Errorf(codes.NotFound, "there is no model %q%s", name, nearest.Suggest(name, slices.Sorted(maps.Keys(m.models))))
+		return nil, refuse(codes.NotFound, "there is no model %q%s", name, nearest.Suggest(name, slices.Sorted(maps.Keys(m.models))))
 	}
 	return s, nil
 }
@@ -789,7 +788,7 @@ func (m *Models) Status(name string, which Which) ([]VersionStatus, error) {
 	if n, ok := s.config.Labels[which.Label]; ok {
 		wanted = &n
 	} else if which.Label != "" {
-		return nil, status.Errorf(codes.NotFound, "model %q has no label %q", name, which.Label)
+		return nil, refuse(codes.NotFound, "model %q has no label %q", name, which.Label)
 	}
 	var out []VersionStatus
 	for _, number := range slices.Backward(slices.Sorted(maps.Keys(s.versions))) {
@@ -802,7 +801,7 @@ func (m *Models) Status(name string, which Which) ([]VersionStatus, error) {
 		}
 	}
 	if len(out) == 0 && wanted != nil {
-		return nil, status.Errorf(codes.NotFound, "model %q has no version %d", name, *wanted)
+		return nil, refuse(codes.NotFound, "model %q has no version %d", name, *wanted)
 	}
 	return out, nil
 }
@@ -823,7 +822,7 @@ func (m *Models) Rows(model string, manifest uint32) (rows.Opened, func(), error
 			return rows.Opened{Held: e, Layout: p.Model().Graph.Layout(), Store: p.Reader()}, func() { m.release(h) }, nil
 		}
 	}
-	return rows.Opened{}, nil, status.Errorf(codes.FailedPrecondition, "the export of model %q with the manifest %08x is not open; %s", model, manifest, s.open())
+	return rows.Opened{}, nil, refuse(codes.FailedPrecondition, "the export of model %q with the manifest %08x is not open; %s", model, manifest, s.open())
 }
 
 // export is that of a version whose rows others may read.

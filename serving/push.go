@@ -405,7 +405,7 @@ func (m *Models) push(name string, which Which, assign func(*held, Pushable) err
 	case err != nil:
 		return err
 	case live:
-		return status.Errorf(codes.FailedPrecondition, "model %q follows a running job, whose shards say what its rows are; rows are pushed to a server of its exports", name)
+		return refuse(codes.FailedPrecondition, "model %q follows a running job, whose shards say what its rows are; rows are pushed to a server of its exports", name)
 	}
 	s.pushing.Lock()
 	defer s.pushing.Unlock()

@@ -181,7 +181,7 @@ func readPath(path string) (t target, err error) {
 	if at := strings.LastIndexByte(path, ':'); at >= 0 {
 		path, t.verb = path[:at], path[at+1:]
 		if t.verb != "predict" && t.verb != "classify" && t.verb != "regress" {
-			return t, status.Errorf(codes.NotFound, "a model can :predict, :classify and :regress, not :%s", t.verb)
+			return t, refuse(codes.NotFound, "a model can :predict, :classify and :regress, not :%s", t.verb)
 		}
 	} else if rest, ok := strings.CutSuffix(path, "/metadata"); ok {
 		path, t.verb = rest, "metadata"
@@ -199,7 +199,7 @@ func readPath(path string) (t target, err error) {
 	case len(parts) == 3 && parts[1] == "labels" && parts[2] != "":
 		t.which.Label = parts[2]
 	default:
-		return t, status.Errorf(codes.NotFound, "%q is no path of a model: /v1/models/NAME[/versions/N][:predict|:classify|:regress|/metadata]", path)
+		return t, refuse(codes.NotFound, "%q is no path of a model: /v1/models/NAME[/versions/N][:predict|:classify|:regress|/metadata]", path)
 	}
 	return t, nil
 }
@@ -208,7 +208,7 @@ func readPath(path string) (t target, err error) {
 func (s *Server) ofModels(w http.ResponseWriter, r *http.Request) {
 	t, err := readPath(r.URL.Path)
 	if err == nil && t.model == "" {
-		err = status.Errorf(codes.NotFound, "the path names no model: /v1/models/NAME%s", nearest.Suggest("", s.models.Names()))
+		err = refuse(codes.NotFound, "the path names no model: /v1/models/NAME%s", nearest.Suggest("", s.models.Names()))
 	}
 	if err != nil {
 		reply(w, err, nil)
@@ -674,7 +674,7 @@ func (v *Version) jsonRows(rows []map[string]json.RawMessage, l limits) (*Input,
 	for i, row := range rows {
 		b := []byte{'{'}
 		for name, value := range row {
-			if err := known(name, v.in.raw); err != nil {
+			if err := v.jsonName(i, name, value); err != nil {
 				return nil, err
 			}
 			if len(b) > 1 {
@@ -689,6 +689,15 @@ func (v *Version) jsonRows(rows []map[string]json.RawMessage, l limits) (*Input,
 		in.Records[i] = append(b, '}')
 	}
 	return in, nil
+}
+
+// jsonName refuses what is no feature of example i.
+func (v *Version) jsonName(i int, name string, value json.RawMessage) error {
+	err := knownOf(i, name, v.in.raw)
+	if _, ok := decodeB64(value); err != nil && ok && name == InputExamples {
+		return invalid(`example %d: {"b64": ...} is a serialized tf.Example, and the first example is not one; send one kind in a request`, i)
+	}
+	return err
 }
 
 // appendValue appends a value, with text in place of {"b64": "..."}.
@@ -746,7 +755,7 @@ func (v *Version) readFeatures(rows []map[string]json.RawMessage) (*Input, error
 	in := &Input{Form: FormFeatures, Columns: map[string]*Column{}, Rows: len(rows)}
 	for i, row := range rows {
 		for name := range row {
-			if err := known(name, v.in.names); err != nil {
+			if err := knownOf(i, name, v.in.names); err != nil {
 				return nil, err
 			}
 			if in.Columns[name] == nil {

@@ -186,7 +186,7 @@ func (v *Version) headOf(kind, name string) (int, error) {
 	case name != "" && name != SignatureDefault && name != kind:
 		return 0, invalid("the model has no signature %q to %s with%s", name, kind, nearest.Suggest(name, fits))
 	case len(fits) == 0:
-		return 0, status.Errorf(codes.Unimplemented, "no head of the model can %s: that takes one number, and to classify probabilities; predict", kind)
+		return 0, refuse(codes.Unimplemented, "no head of the model can %s: that takes one number, and to classify probabilities; predict", kind)
 	case len(fits) > 1:
 		return 0, invalid("the model has several heads to %s with: name a signature, %s", kind, strings.Join(fits, " or "))
 	}

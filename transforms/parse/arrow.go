@@ -3,6 +3,7 @@ package parse
 import (
 	"errors"
 	"fmt"
+	"math"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -65,6 +66,12 @@ func (v *values) addArrow(c arrow.Array, i int) {
 	switch c := c.(type) {
 	case *array.Int64:
 		v.kind, v.ints = ints, append(v.ints, c.Value(i))
+	case *array.Uint64:
+		x := c.Value(i)
+		if x > math.MaxInt64 {
+			v.unsigned = append(v.unsigned, len(v.ints))
+		}
+		v.kind, v.ints = ints, append(v.ints, int64(x))
 	case *array.Int32:
 		v.kind, v.ints = ints, append(v.ints, int64(c.Value(i)))
 	case *array.Boolean:
@@ -100,7 +107,7 @@ func arrowKind(t arrow.DataType) (valueKind, bool) {
 		t = l.Elem()
 	}
 	switch t.ID() {
-	case arrow.INT64, arrow.INT32, arrow.BOOL:
+	case arrow.INT64, arrow.INT32, arrow.UINT64, arrow.BOOL:
 		return ints, true
 	case arrow.FLOAT32, arrow.FLOAT64:
 		return floats, true

@@ -286,7 +286,9 @@ func (x *extractor) numberAt(col, at int, c condition, reason string) (y float32
 		y = x.v.float(at)
 	case texts:
 		var ok bool
-		if y, ok = parseNumber(x.v.texts[at]); !ok {
+		if y, ok = parseNumber(x.v.texts[at]); !ok && tooLarge(x.v.texts[at]) {
+			return 0, bad(reason, "column %q is %s, which does not fit a float of 32 bits (about ±3.4e38)", name, x.v.texts[at])
+		} else if !ok {
 			return 0, bad(reason, "column %q is %q, not a number, nor true or false%s", name, x.v.texts[at], mayCompare(reason))
 		}
 	default:

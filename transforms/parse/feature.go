@@ -298,12 +298,14 @@ func (f *feature) textSignature(t []byte) (int64, error) {
 			if u, fits := parseUint(t); fits {
 				return f.signature(int64(u), t)
 			}
-			return 0, bad(reasonNumber, "feature %q is %.200q, not an integer of 64 bits", f.name, t)
+			return 0, bad(reasonNumber, "feature %q is %q, not an integer of 64 bits", f.name, t)
 		}
 		return f.signature(x, t)
 	case Float:
 		x, ok := parseFloat(t)
-		if !ok {
+		if !ok && tooLarge(t) {
+			return 0, bad(reasonNumber, "feature %q is %s, which does not fit a float of 32 bits (about ±3.4e38)", f.name, t)
+		} else if !ok {
 			return 0, bad(reasonNumber, "feature %q is %q, not a number", f.name, t)
 		}
 		if !finite(x) {
@@ -320,7 +322,7 @@ func (f *feature) textSignature(t []byte) (int64, error) {
 			if !fits {
 				u, ok := parseUint(digits)
 				if !ok {
-					return 0, bad(reasonRange, "feature %q is %.200s, an integer of more than 64 bits; type: string hashes it as text", f.name, t)
+					return 0, bad(reasonRange, "feature %q is %s, an integer of more than 64 bits; type: string hashes it as text", f.name, t)
 				}
 				x = int64(u)
 			}
@@ -375,7 +377,9 @@ func (f *feature) addDense(o *output, v *values) error {
 			if f.typ == Int {
 				_, ok = parseInt(t)
 			}
-			if !ok {
+			if !ok && tooLarge(t) {
+				return bad(reasonNumber, "feature %q is %s, which does not fit a float of 32 bits (about ±3.4e38)", f.name, t)
+			} else if !ok {
 				return bad(reasonNumber, "feature %q is %q, not a number", f.name, t)
 			}
 			c.values = append(c.values, x)

@@ -120,7 +120,7 @@ func (v *values) addJSON(raw []byte) error {
 		return nil
 	}
 	if v.kind == texts && !v.blank() {
-		return bad(reasonType, "%.100s among text", raw)
+		return bad(reasonType, "%s among text", raw)
 	}
 	if v.kind == texts {
 		v.kind, v.texts = none, v.texts[:0]
@@ -137,7 +137,7 @@ func (v *values) addJSON(raw []byte) error {
 		}
 		u, ok := parseUint(raw)
 		if !ok {
-			return bad(reasonNumber, "%.100s has more than 64 bits; write it as text, which type: string hashes", raw)
+			return bad(reasonNumber, "%s has more than 64 bits; write it as text, which type: string hashes", raw)
 		}
 		if v.kind != floats {
 			v.unsigned = append(v.unsigned, len(v.ints))
@@ -148,7 +148,7 @@ func (v *values) addJSON(raw []byte) error {
 	}
 	x, ok := parseFloat(raw)
 	if !ok {
-		return bad(reasonNumber, "%.100s does not fit a float of 32 bits, which ends at about ±3.4e38", raw)
+		return bad(reasonNumber, "%s does not fit a float of 32 bits, which ends at about ±3.4e38", raw)
 	}
 	if v.kind == ints {
 		for i, x := range v.ints {

@@ -229,7 +229,7 @@ func TestCSV(t *testing.T) {
 	var bad []string
 	for i, reason := range []string{
 		"wrong number of fields: 5 instead of 6", "wrong number of fields: 7 instead of 6",
-		`bad number: feature "id" is "7.5", not an integer of 64 bits`, `bad number: feature "fare" is "1e99", not a number`,
+		`bad number: feature "id" is "7.5", not an integer of 64 bits`, `bad number: feature "fare" is 1e99, which does not fit a float of 32 bits (about ±3.4e38)`,
 		`not finite: feature "fare" is NaN`, `wrong length: feature "at" has 3 values, not 2`,
 		"malformed csv: field 4 has a quote or a line end outside of quotes", "malformed csv: field 4 continues after its closing quote",
 		"malformed csv: field 4 has no closing quote", "malformed csv: field 4 has a quote or a line end outside of quotes",
@@ -372,7 +372,7 @@ func TestTSV(t *testing.T) {
 		},
 		[]string{
 			`src/part-0 position 40: no label: column "label" "\t1\tx\ty"`,
-			`src/part-0 position 50: bad number: feature "I1" is "1e39", not a number "1\t1e39\tx\ty"`,
+			`src/part-0 position 50: bad number: feature "I1" is 1e39, which does not fit a float of 32 bits (about ±3.4e38) "1\t1e39\tx\ty"`,
 		})
 	double := parse.Options{Format: parse.TSV, Delimiter: "::", Columns: []string{"a", "b"}, Features: []parse.Feature{{Name: "a", Slot: 1, Type: parse.Int}, {Name: "b", Kind: parse.Dense}}}
 	check(t, parseRecords(t, double, "", []byte("1::2\r\n"), []byte("1::2::")), []string{"a=[1:1] b=2 __position__=10"},

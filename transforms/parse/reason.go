@@ -1,6 +1,10 @@
 package parse
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/monolith-go/monolith/internal/clip"
+)
 
 // The reasons for which a record is not used; they become values of a metric label.
 const (
@@ -42,5 +46,5 @@ func (e *rowError) Error() string {
 func (e *rowError) Unwrap() error { return e.err }
 
 func bad(reason, format string, args ...any) error {
-	return &rowError{reason, fmt.Errorf(format, args...)}
+	return &rowError{reason, fmt.Errorf(format, clip.Args(args)...)}
 }

@@ -2,6 +2,7 @@ package parse
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"slices"
 	"strconv"
@@ -236,6 +237,12 @@ func parseNumber(b []byte) (float32, bool) {
 		return 0, true
 	}
 	return parseFloat(b)
+}
+
+// tooLarge reports whether text is a number that a float32 does not reach.
+func tooLarge(b []byte) bool {
+	_, err := decimal.Parse(string(bytes.TrimSpace(b)), 32)
+	return errors.Is(err, strconv.ErrRange)
 }
 
 // finite reports whether v is a number and not an infinity.
