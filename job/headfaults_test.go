@@ -29,7 +29,7 @@ func TestHeadFaults(t *testing.T) {
 		{"loss: huber", "loss: hubber", `heads.yaml:11:27: heads[1].loss: is "hubber", not one of cross_entropy, focal, squared, absolute, huber, poisson, softmax, batch_softmax, bpr, pairwise_hinge, pairwise_soft_zero_one, lambda_rank, lambda_mrr, approx_ndcg, list_mle, p_list_mle, list_softmax; did you mean "huber"?`},
 		{"name: seconds, loss", "name: secnds, loss", `heads[1].label.name: `},
 		{"name: seconds, loss", "name: secnds, loss", `did you mean "seconds"?`},
-		{"name: seconds, loss", "name: click, loss", `heads[1].name: is "click", which head 0 is called already`},
+		{"name: seconds, loss", "name: click, loss", `heads[1].name: is "click", which is already the name of heads[0]`},
 		{"name: seconds, loss", "name: the seconds, label: seconds, loss", `heads[1].name: is "the seconds"; names are letters, digits and underscores`},
 		{"mask: click", "mask: clik", `heads[1].mask.column: `},
 		{"mask: click", "mask: clik", `did you mean "click"?`},

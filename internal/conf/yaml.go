@@ -122,7 +122,7 @@ func (s *Schema) parse(data []byte, at Where) (_ *Node, faults []Fault) {
 			break
 		}
 		if err != nil {
-			f := syntaxFault(err, at)
+			f := syntaxFault(text, err, at)
 			f.Message = showVariables(f.Message, variables) + unquoted(string(data), f.Where.Line)
 			return nil, []Fault{f}
 		}
@@ -158,7 +158,17 @@ func unquoted(text string, line int) string {
 	return fmt.Sprintf("; write a condition in quotes: %q", m[1])
 }
 
-func syntaxFault(err error, at Where) Fault {
+// tabAt reports whether a line has a tab where it is indented.
+func tabAt(text string, line int) bool {
+	lines := strings.Split(text, "\n")
+	if line < 1 || line > len(lines) {
+		return false
+	}
+	l := lines[line-1]
+	return strings.Contains(l[:len(l)-len(strings.TrimLeft(l, " \t"))], "\t")
+}
+
+func syntaxFault(text string, err error, at Where) Fault {
 	e, ok := errors.AsType[*yaml.LoadError](err)
 	if !ok {
 		return Fault{Where: at, Message: "not YAML: " + err.Error()}
@@ -167,6 +177,9 @@ func syntaxFault(err error, at Where) Fault {
 		at.Line, at.Col = e.Mark.Line, e.Mark.Column
 	}
 	message := "not YAML: " + e.Message
+	if at.Layer == FromFile && tabAt(text, e.Mark.Line) {
+		return Fault{Where: at, Message: "the line begins with a tab; YAML indents with spaces"}
+	}
 	if e.ContextMsg != "" && e.ContextMark != e.Mark {
 		message += fmt.Sprintf(" %s from %d:%d on", e.ContextMsg, e.ContextMark.Line, e.ContextMark.Column)
 	}

@@ -14,7 +14,7 @@ import (
 // loaded it is only read, and reading it from several goroutines is fine.
 type Config struct {
 	// Version is the version of the job file's format.
-	Version int `yaml:"version" required:"true" min:"1" max:"1"`
+	Version int `yaml:"version" required:"true"`
 	// Name names the job in logs, metrics and snapshots. It has no slashes. Default: the file's name without its extension.
 	Name string `yaml:"name"`
 	// Dir is where snapshots and logs go; `train` continues from what it finds here. Relative paths, here and everywhere in

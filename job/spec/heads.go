@@ -276,7 +276,7 @@ func (v *validator) heads(known []string) {
 			v.fault(path+".name", "is %q; names are letters, digits and underscores, 64 at most", h.Name)
 		}
 		if j := slices.IndexFunc(c.Heads, func(o Head) bool { return o.Name == h.Name }); j < i && h.Name != "" {
-			v.fault(path+".name", "is %q, which head %d is called already", h.Name, j)
+			v.fault(path+".name", "is %q, which is already the name of heads[%d]", h.Name, j)
 		}
 		v.label(&h.Label, path+".label", known)
 		l, ok := c.FindLoss(h.Loss)

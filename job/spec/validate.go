@@ -27,6 +27,9 @@ func (c *Config) Validate() error { return c.validate(schema(c.set)) }
 // validate is Validate with the schema of the job's components, which takes milliseconds to make.
 func (c *Config) validate(s *conf.Schema) error {
 	v := &validator{c: c, faults: s.Check(c, c.places)}
+	if c.Version != 1 && (c.Version != 0 || v.c.places.Set("version")) {
+		v.fault("version", "is %d, and this program reads version 1", c.Version)
+	}
 	v.source(&c.Source, "source", c.Parse.Format)
 	if c.SourceName != "" && !sourceName.MatchString(c.SourceName) {
 		v.fault("source_name", "is %q; names are letters, digits, dots, dashes and underscores, 64 at most, and begin with a letter or digit", c.SourceName)
@@ -444,7 +447,7 @@ func (v *validator) features(p *Parse, known []string) {
 	for i, f := range p.Features {
 		path := fmt.Sprintf("parse.features[%d]", i)
 		if j, dup := seen[f.Name]; dup && f.Name != "" {
-			v.fault(path+".name", "is %q, which feature %d is called already", f.Name, j)
+			v.fault(path+".name", "is %q, which is already the name of parse.features[%d]", f.Name, j)
 		}
 		seen[f.Name] = i
 		if len(f.Name) >= 4 && strings.HasPrefix(f.Name, "__") && strings.HasSuffix(f.Name, "__") {

@@ -158,7 +158,7 @@ func (m *making) names() {
 		for j, other := range m.cfg.Blocks {
 			switch {
 			case j < i && other.Name == block.Name:
-				m.fault(at(i, "name"), "is %q, which block %d is called already", block.Name, j)
+				m.fault(at(i, "name"), "is %q, which is already the name of blocks[%d]", block.Name, j)
 			case strings.HasPrefix(block.Name, other.Name+"."):
 				m.fault(at(i, "name"), "is %q, and there is a block %q, whose values and tensors are called so; give one of them another name", block.Name, other.Name)
 			}

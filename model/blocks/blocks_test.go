@@ -296,7 +296,7 @@ func TestFaults(t *testing.T) {
 		"nothing": {nil, nil, nil, []string{"blocks: is empty; a model has at least one block", `heads: have nothing for head "label"`}},
 		"names": {
 			all(block("a b", &blocks.Concat{}, "x"), block("first", &blocks.Concat{}, "x"), block("v.w", &blocks.Concat{}, "x"), out()), head, nil,
-			[]string{`blocks[9].name: is "a b"; names are words`, `blocks[10].name: is "first", which block 0 is called already`, `blocks[11].name: is "v.w", and there is a block "v"`},
+			[]string{`blocks[9].name: is "a b"; names are words`, `blocks[10].name: is "first", which is already the name of blocks[0]`, `blocks[11].name: is "v.w", and there is a block "v"`},
 		},
 		"unknown inputs": {
 			all(block("k", &blocks.Sum{}, "frist"), block("l", &blocks.Sum{}, "user"), out("k", "l")),
