@@ -207,7 +207,10 @@ func checkRunner(ctx context.Context, cfg *spec.Config, splits int, add func(pat
 			add(key, fmt.Errorf("nothing answers at %s, %s: %w", addr, what, err))
 			return
 		}
-		_ = conn.Close() // nothing was said
+		defer func() { _ = conn.Close() }() // nothing was said
+		if key == "beam.endpoint" && cfg.Runner != spec.RunnerDataflow && speaksHTTP1(conn) {
+			add(key, fmt.Errorf("%s answers HTTP, as Flink's web port 8081 does; Beam's job server has port 8099", addr))
+		}
 	}
 	host, _, _ := net.SplitHostPort(b.Endpoint)
 	here := cfg.Runner != spec.RunnerDataflow && isLoopback(host)
@@ -229,6 +232,17 @@ func checkRunner(ctx context.Context, cfg *spec.Config, splits int, add func(pat
 	if splits > 0 && b.Parallelism > splits {
 		add("beam.parallelism", fmt.Errorf("is %d, and the source has %d splits, each of which one executor reads: what is above has nothing to do", b.Parallelism, splits))
 	}
+}
+
+// speaksHTTP1 reports whether a server answers the greeting of gRPC as one of HTTP/1 does.
+func speaksHTTP1(conn net.Conn) bool {
+	_ = conn.SetDeadline(time.Now().Add(time.Second)) // it says so by the error of what follows
+	if _, err := conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")); err != nil {
+		return false
+	}
+	head := make([]byte, len("HTTP/1"))
+	n, _ := io.ReadFull(conn, head)
+	return string(head[:n]) == "HTTP/1"
 }
 
 // isLoopback reports whether a host is this machine.

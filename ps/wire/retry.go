@@ -111,7 +111,7 @@ func plainText(text string) string {
 		case strings.Contains(why, "use of closed network connection"), strings.Contains(why, "i/o timeout"):
 			return fmt.Sprintf("it takes connections and says nothing for %v, so it is no server of shards, or it hangs", connectTimeout)
 		case strings.Contains(why, "http2: "):
-			return "what answers there is no server of shards (" + why + ")"
+			return "what answers there speaks HTTP/1, as a web or metrics port does, and is no server of shards (" + why + ")"
 		}
 		return "it closes every connection, so it is no server of shards, or it is just ending (" + why + ")"
 	}

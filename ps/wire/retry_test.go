@@ -24,7 +24,7 @@ func TestPlainWords(t *testing.T) {
 			"dial tcp 127.0.0.1:1: connect: connection refused", true,
 		},
 		{codes.Unavailable, "error reading from server: EOF", "the connection broke (EOF)", true},
-		{codes.Unavailable, `connection error: desc = "error reading server preface: http2: frame too large"`, "what answers there is no server of shards (http2: frame too large)", true},
+		{codes.Unavailable, `connection error: desc = "error reading server preface: http2: frame too large"`, "what answers there speaks HTTP/1, as a web or metrics port does, and is no server of shards (http2: frame too large)", true},
 		{codes.Unavailable, `connection error: desc = "error reading server preface: EOF"`, "it closes every connection, so it is no server of shards, or it is just ending (EOF)", true},
 		{
 			codes.Unavailable, `connection error: desc = "error reading server preface: raw-read tcp a->b: use of closed network connection"`,

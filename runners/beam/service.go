@@ -305,6 +305,9 @@ func (j *serviceJob) counted(ctx context.Context) (counted pipeline.RunStats, er
 
 // unreachable says what to do about a job service that does not answer.
 func (s *Service) unreachable(err error) error {
+	if text := err.Error(); strings.Contains(text, "error reading server preface: ") && strings.Contains(text, "http2: ") {
+		return fmt.Errorf("what answers at %s speaks HTTP, as Flink's web port 8081 does, and is no job service: Beam's job server has port 8099 (beam.endpoint): %w: %w", s.Endpoint, err, pipeline.ErrConfig)
+	}
 	if c := status.Code(errors.Unwrap(err)); c == codes.Unavailable || strings.Contains(err.Error(), "code = Unavailable") {
 		return fmt.Errorf("no job service answers at %s: is the job server running? %w: %w", s.Endpoint, err, pipeline.ErrUnavailable)
 	}
