@@ -202,6 +202,16 @@ func (a *App) setLogger(cfg *job.Log) {
 	a.logFormat.Store(&format)
 }
 
+// utf8 reports whether the locale's text is UTF-8: only one that is set and says otherwise is not.
+func (a *App) utf8() bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := a.getenv(name); v != "" {
+			return v != "C" && v != "POSIX" && !strings.Contains(strings.ToUpper(v), "ASCII") && !strings.Contains(strings.ToUpper(v), "8859")
+		}
+	}
+	return true
+}
+
 // readable writes durations in both formats as people do, with four digits at most: 1.234s, not 1234567890; and errors as
 // the command writes them.
 func readable(_ []string, a slog.Attr) slog.Attr {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -81,6 +82,9 @@ the job, as JSON: its features, tables, operators, rules and heads, which a job 
 				out.result = json.RawMessage(graph)
 			}
 			out.text = func(w io.Writer) error {
+				if format == "text" && !a.utf8() {
+					text = inASCII(text)
+				}
 				_, err := io.WriteString(w, text)
 				return err
 			}
@@ -92,6 +96,20 @@ the job, as JSON: its features, tables, operators, rules and heads, which a job 
 	cmd.Flags().StringVar(&format, "format", "text", "`how` to write it: "+strings.Join(formats, ", "))
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// inASCII draws a plan for terminals that have ASCII alone.
+func inASCII(text string) string {
+	text = strings.NewReplacer("─", "-", "│", "|", "╫", "#", "→", "->", "←", "<-", "…", "...").Replace(text)
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 0x2500 && r < 0x2580: // corners and crossings of lines
+			return '+'
+		case r > unicode.MaxASCII:
+			return '?'
+		}
+		return r
+	}, text)
 }
 
 // withCut adds how a runner cuts a plan to its text, or as key cut to its JSON.

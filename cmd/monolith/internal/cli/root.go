@@ -123,8 +123,34 @@ func flagError(cmd *cobra.Command, err error) error {
 		if near := nearest.Name(name, names); near != "" {
 			e.suggestion = "--" + near
 		}
+		if flag := cmd.Flags().Lookup("set"); flag != nil {
+			if key := keyFor(name); key != "" {
+				e.message += fmt.Sprintf("; a key of the job is set by --set %s=...", key)
+				e.suggestion = ""
+			}
+		}
 	}
 	return e
+}
+
+// keyFor is the key of a job that a flag was meant for: the key itself, its last name, or one that differs from a first name by an ending. Empty: there is none.
+func keyFor(flag string) string {
+	flag = strings.ReplaceAll(flag, "-", "_")
+	var last []string
+	for _, k := range job.Keys() {
+		top := !strings.Contains(k.Path, ".")
+		switch {
+		case k.Type == "section":
+		case k.Path == flag, top && k.Path == flag+"s":
+			return k.Path
+		case strings.HasSuffix(k.Path, "."+flag) && strings.Count(k.Path, ".") == 1:
+			last = append(last, k.Path)
+		}
+	}
+	if len(last) == 1 {
+		return last[0]
+	}
+	return ""
 }
 
 // helpPage finds a command, or a topic, by the words that name it.

@@ -95,6 +95,7 @@ const exitTopic = `  0      done; also when a first SIGINT, SIGTERM or SIGHUP en
   4      it ran, and the answer is no: check found something, eval --min-auc is not reached, all records or more than train.max_bad_share of them are bad
   130    stopped by SIGINT without draining (the second one); of what has an end (training on files, a range of a topic or so many examples, backfill, predict, export, demo), also by the first, before it was reached: the same command continues
   143    the same by SIGTERM; 129 by SIGHUP, as when a terminal is closed, unless it is ignored (nohup)
+  141    standard output or standard error was closed by its reader, as by | head (SIGPIPE): what was stored until then is there
   134    the program crashed (SIGABRT): a fault of its own, never of the job; start it again, and report what it printed
 
 The same signal again within a second of the first is not a second one: timeout and some supervisors send two at once.
