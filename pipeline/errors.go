@@ -52,7 +52,7 @@ func (e *DataError) Rows() int64 { return max(e.Records, 1) }
 
 // Error renders `source/split position 12: reason: detail (file logs/day1.csv, line 3)`.
 func (e *DataError) Error() string {
-	s := fmt.Sprintf("%s/%s position %d: %s", e.Source, e.Split, e.Position, e.Reason)
+	s := fmt.Sprintf("%s/%s position %s: %s", e.Source, e.Split, e.Position.Text(), e.Reason)
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
@@ -89,12 +89,12 @@ type GapError struct {
 
 // Error names the gap and what to do.
 func (e *GapError) Error() string {
-	s := fmt.Sprintf("%s/%s: position %d lies outside of what the source has", e.Source, e.Split, e.Want)
+	s := fmt.Sprintf("%s/%s: position %s lies outside of what the source has", e.Source, e.Split, e.Want.Text())
 	if e.Other != "" {
-		s = fmt.Sprintf("%s/%s: %s, so position %d counts other records than the source has now", e.Source, e.Split, e.Other, e.Want)
+		s = fmt.Sprintf("%s/%s: %s, so position %s counts other records than the source has now", e.Source, e.Split, e.Other, e.Want.Text())
 	}
 	if e.First != NoPosition {
-		s += fmt.Sprintf(", [%d,%d)", e.First, e.Last)
+		s += fmt.Sprintf(", [%s,%s)", e.First.Text(), e.Last.Text())
 	}
 	if e.Hint != "" {
 		s += "; " + e.Hint

@@ -62,9 +62,9 @@ type Origin struct {
 // ID names the split that the records are of.
 func (o Origin) ID() SplitID { return SplitID{Source: o.Source, Split: o.Split} }
 
-// String renders the origin as source/split[from,to).
+// String renders the origin as source/split[from,to), with positions as [position.Position.Text] has them.
 func (o Origin) String() string {
-	return fmt.Sprintf("%s/%s[%d,%d)", o.Source, o.Split, o.From, o.To)
+	return fmt.Sprintf("%s/%s[%s,%s)", o.Source, o.Split, o.From.Text(), o.To.Text())
 }
 
 // Join returns the origin of two consecutive elements of one split taken together: [o.From, next.To).

@@ -392,7 +392,7 @@ func (sp *splitRun) joins(o Origin) error {
 	case o.Source != sp.env.Source || o.Split != sp.Name:
 		return fmt.Errorf("%s: the reader gave an element with the origin %s: its source must be Env.Source, %q, and its split the one that is read", sp.place(), o, sp.env.Source)
 	case o.To < o.From, !first && o.From != at:
-		return fmt.Errorf("%s: the reader gave an element with the origin %s where the one before had ended at %d: each must begin where the one before ended, and cover what is left out", sp.place(), o, at)
+		return fmt.Errorf("%s: the reader gave an element with the origin %s where the one before had ended at %s: each must begin where the one before ended, and cover what is left out", sp.place(), o, at.Text())
 	}
 	return nil
 }

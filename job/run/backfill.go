@@ -216,7 +216,7 @@ func (t *trainer) streamIsNew(ctx context.Context) error {
 		if p, begun := progress[s.Name]; begun || known != nil {
 			at := ""
 			if begun {
-				at = fmt.Sprintf(" up to position %d", p.Position)
+				at = fmt.Sprintf(" up to position %s", p.Position.Text())
 			}
 			return fault.Config("job: %s was trained on %s (split %s)%s, and a backfill comes before the stream; %s", t.cfg.Dir, t.source().Source, s.Name, at, startOver)
 		}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -44,6 +45,15 @@ func AtEpoch(epoch int, at Position) Position {
 // Epoch splits a position made by [AtEpoch].
 func (p Position) Epoch() (epoch int, at Position) {
 	return int(p >> EpochBits), p & (1<<EpochBits - 1)
+}
+
+// Text is a position as messages have it: as its source counts, and of which epoch from the second on: `12 of epoch 2`.
+func (p Position) Text() string {
+	epoch, at := p.Epoch()
+	if p < 0 || epoch == 0 {
+		return strconv.FormatInt(int64(p), 10)
+	}
+	return fmt.Sprintf("%d of epoch %d", int64(at), epoch+1)
 }
 
 // Progress describes how far a split has been processed. Two are equal (==) when all three agree.

@@ -58,7 +58,7 @@ func readCovered(f Format, r io.ReaderAt, size int64) (covered, error) {
 	c.from, c.Position = pipeline.Position(number(MetaFrom)), pipeline.Position(number(MetaTo))
 	c.Rows, c.Batches = number(MetaRows), number(MetaBatches)
 	if len(errs) == 0 && c.Position <= c.from {
-		errs = append(errs, fmt.Errorf("positions [%d,%d): %w", c.from, c.Position, ErrDamaged))
+		errs = append(errs, fmt.Errorf("positions [%s,%s): %w", c.from.Text(), c.Position.Text(), ErrDamaged))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return covered{}, err

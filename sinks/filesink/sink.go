@@ -179,11 +179,11 @@ func (w *Writer) last(id pipeline.SplitID, stem string, names []string) (pipelin
 	path := filepath.Join(w.opts.Dir, fileName(stem, newest, w.format.Extension()))
 	c, err := w.readFile(path)
 	if err == nil && (c.source != id.Source || c.split != id.Split || c.from != newest) {
-		err = fmt.Errorf("it says that it holds %s/%s from position %d on: %w", c.source, c.split, c.from, ErrDamaged)
+		err = fmt.Errorf("it says that it holds %s/%s from position %s on: %w", c.source, c.split, c.from.Text(), ErrDamaged)
 	}
 	switch {
 	case errors.Is(err, ErrDamaged):
-		return pipeline.Progress{}, w.fault("%s: %w; what %s has from position %d on is written again when this file is gone", path, err, id, newest)
+		return pipeline.Progress{}, w.fault("%s: %w; what %s has from position %s on is written again when this file is gone", path, err, id, newest.Text())
 	case err != nil:
 		return pipeline.Progress{}, w.unavailable(err)
 	case c.output != w.opts.Output:
@@ -230,7 +230,7 @@ func (w *Writer) Write(ctx context.Context, b *pipeline.Batch) error {
 		sp.at.Position, sp.from = o.From, o.From
 	}
 	if o.From != sp.at.Position {
-		return w.fault("%s does not begin at position %d, where what is written ends: %w", o, sp.at.Position, pipeline.ErrConfig)
+		return w.fault("%s does not begin at position %s, where what is written ends: %w", o, sp.at.Position.Text(), pipeline.ErrConfig)
 	}
 	if n := b.NumRows(); n > 0 {
 		if err := w.put(ctx, sp, b); err != nil {
@@ -306,7 +306,7 @@ func (w *Writer) finish(ctx context.Context, sp *split) error {
 		w.totals.files, w.totals.rows, w.totals.bytes = w.totals.files+1, w.totals.rows+f.rows, w.totals.bytes+f.Size()
 		return nil
 	case errors.Is(err, fs.ErrExist), errors.Is(err, fs.ErrNotExist):
-		err = w.fault("positions %d to %d of %s: %w: %w", f.from, sp.at.Position, sp.id, err, pipeline.ErrFenced)
+		err = w.fault("positions %s to %s of %s: %w: %w", f.from.Text(), sp.at.Position.Text(), sp.id, err, pipeline.ErrFenced)
 	default:
 		err = w.cannotWrite(ctx, err)
 	}

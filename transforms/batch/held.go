@@ -33,7 +33,7 @@ func (h *held) put(b *pipeline.Batch) error {
 	o := b.Origin()
 	if o.From != h.to {
 		b.Release()
-		return fmt.Errorf("batch: %s does not continue at position %d, where the batch before it ended: %w", o, h.to, pipeline.ErrSchema)
+		return fmt.Errorf("batch: %s does not continue at position %s, where the batch before it ended: %w", o, h.to.Text(), pipeline.ErrSchema)
 	}
 	h.to = o.To
 	last := len(h.parts) - 1

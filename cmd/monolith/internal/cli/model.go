@@ -14,6 +14,7 @@ import (
 	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
 	"github.com/monolith-go/monolith/internal/bench"
 	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/pipeline/position"
 )
 
 // ModelOps are the functions behind `monolith model`.
@@ -419,7 +420,7 @@ func writeDiff(w io.Writer, d *job.SnapshotDiff) error {
 			if p == nil {
 				return "-"
 			}
-			return strconv.FormatInt(*p, 10)
+			return position.Position(*p).Text()
 		}
 		for _, p := range d.Positions {
 			rows = append(rows, []string{p.Source, p.Split, at(p.A), at(p.B), fmt.Sprintf("%+d", p.Examples)})
