@@ -64,7 +64,8 @@ func (e *NoMatchError) Error() string {
 
 // Expand returns the files of a file system that the patterns name, sorted by name, each path once. A pattern is a path, which may hold the
 // wildcards of [filepath.Match] and Monolith's macros (see [Macros]). Every pattern must name a file, but with macros one
-// of the paths that they stand for is enough: days without data are usual. Folders are passed over, as are pipes, sockets and devices. Errors: all faulty
+// of the paths that they stand for is enough: days without data are usual. Folders are passed over, as are pipes, sockets and devices, and
+// names that begin with "_" or "." where the pattern's own part does not (see hidden). Errors: all faulty
 // patterns at once, a [*NoMatchError] for each that names no file, other errors for ones that cannot be understood.
 func Expand(ctx context.Context, in fsx.FS, patterns []string) ([]File, error) {
 	files, err := expandAll(ctx, in, patterns)
@@ -169,12 +170,15 @@ func expand(ctx context.Context, in fsx.FS, pattern string) ([]File, error) {
 	if strings.TrimSpace(pattern) == "" {
 		return nil, &NoMatchError{Pattern: pattern, Reason: "the pattern is empty"}
 	}
+	if IsURL(pattern) {
+		return nil, &NoMatchError{Pattern: withoutSecrets(pattern), Reason: "it is a URL, and sources are local files; mount the store, or copy the files here"}
+	}
 	paths, err := Macros(pattern)
 	if err != nil {
 		return nil, err
 	}
 	var files []File
-	folder, special := false, false
+	folder, special, passed := false, false, false
 	for _, path := range paths {
 		found, open := []string{path}, depth(pattern)
 		if _, err := in.Stat(ctx, path); err == nil {
@@ -185,6 +189,9 @@ func expand(ctx context.Context, in fsx.FS, pattern string) ([]File, error) {
 			if found, err = fsx.Glob(ctx, in, path); err != nil {
 				return nil, fmt.Errorf("pattern %q: %w", path, err)
 			}
+			all := len(found)
+			found = slices.DeleteFunc(found, func(f string) bool { return hidden(path, f) })
+			passed = passed || len(found) < all
 		}
 		for _, f := range found {
 			info, err := in.Stat(ctx, f)
@@ -213,10 +220,32 @@ func expand(ctx context.Context, in fsx.FS, pattern string) ([]File, error) {
 	if len(files) == 0 && special {
 		return nil, &NoMatchError{Pattern: pattern, Reason: fsx.ErrSpecial.Error()}
 	}
+	if len(files) == 0 && !folder && passed {
+		return nil, &NoMatchError{Pattern: pattern, Reason: `names that begin with "_" or "." are passed over, and there are no others; a pattern that begins so itself has them, as in _*`}
+	}
 	if len(files) == 0 {
 		return nil, noMatch(ctx, in, pattern, paths[0], folder)
 	}
 	return files, nil
+}
+
+// hidden reports whether a path that a pattern matches has a name that begins with "." or "_" where the pattern does not ask for one: files
+// that others write beside data, such as _SUCCESS, ._COPYING_ and .part-0.crc. A folder `_key=value` is none: Spark and Hive have the same rule.
+func hidden(pattern, path string) bool {
+	p, f := strings.Split(filepath.ToSlash(filepath.Clean(pattern)), "/"), strings.Split(filepath.ToSlash(filepath.Clean(path)), "/")
+	if len(p) != len(f) {
+		return false
+	}
+	for i := range p {
+		if p[i] != f[i] && !isHidden(p[i]) && isHidden(f[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+func isHidden(name string) bool {
+	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") && !strings.Contains(name, "=")
 }
 
 // noMatch looks around for what the user may have meant. Where the folder cannot be looked into, that is the error: wildcards
@@ -224,7 +253,7 @@ func expand(ctx context.Context, in fsx.FS, pattern string) ([]File, error) {
 func noMatch(ctx context.Context, in fsx.FS, pattern, path string, folder bool) error {
 	e := &NoMatchError{Pattern: pattern}
 	if folder {
-		e.Reason = "it is a folder; name files, as in " + filepath.ToSlash(filepath.Join(pattern, "*"))
+		e.Reason = "it is a folder; name files, as in " + cmp.Or(DataIn(path), filepath.ToSlash(filepath.Join(pattern, "*")))
 		return e
 	}
 	dir := filepath.Dir(path)

@@ -36,7 +36,8 @@ func folder(t *testing.T, names ...string) string {
 
 func TestExpand(t *testing.T) {
 	t.Parallel()
-	dir := folder(t, "b-1.tsv", "b-0.tsv", "a[1].tsv", "day/20260301/x", "day/20260303/x", "sub/b-9.tsv")
+	dir := folder(t, "b-1.tsv", "b-0.tsv", "a[1].tsv", "day/20260301/x", "day/20260303/x", "sub/b-9.tsv",
+		"out/dt=1/a.csv", "out/dt=1/_SUCCESS", "out/dt=1/.a.csv.crc", "out/_temporary/c.csv", "out/.h/b.csv", "out/_k=1/a.csv")
 	for _, tc := range []struct {
 		name     string
 		patterns []string
@@ -47,6 +48,8 @@ func TestExpand(t *testing.T) {
 		{"each once", []string{"b-1.tsv", "b-*.tsv", "./b-1.tsv"}, []string{"b-0.tsv", "b-1.tsv"}},
 		{"brackets in a name", []string{"a[1].tsv"}, []string{"a[1].tsv"}},
 		{"folders are passed over", []string{"*"}, []string{"a[1].tsv", "b-0.tsv", "b-1.tsv"}},
+		{"hidden", []string{"out/*/*"}, []string{"out/_k=1/a.csv", "out/dt=1/a.csv"}},
+		{"hidden, asked for", []string{"out/*/_*", "out/.h/*.csv"}, []string{"out/.h/b.csv", "out/dt=1/_SUCCESS"}},
 		{"days without data", []string{"day/{DATE(20260228,20260305)}/*"}, []string{"day/20260301/x", "day/20260303/x"}},
 		{"numbers", []string{"b-{INT(0,7)}.tsv"}, []string{"b-0.tsv", "b-1.tsv"}},
 	} {
@@ -253,5 +256,42 @@ func TestCompressionCheck(t *testing.T) {
 	}
 	if _, err := filesplit.Open(t.Context(), fsx.Local{}, filepath.Join(t.TempDir(), "none"), filesplit.Auto, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a missing file: %v", err)
+	}
+}
+
+// TestDataIn guesses patterns of folders.
+func TestDataIn(t *testing.T) {
+	t.Parallel()
+	for want, names := range map[string][]string{
+		"/*.csv":          {"a.csv", "b.csv", "_SUCCESS", ".b.csv.crc"},
+		"/*":              {"a.csv", "b.tsv"},
+		"/*/*.parquet":    {"dt=1/p-0.parquet", "dt=2/p-0.parquet", "_delta_log/0.json"},
+		"/*/*/*.jsonl.gz": {"a/b/c.jsonl.gz"},
+		"":                {"_SUCCESS"},
+	} {
+		dir := folder(t, names...)
+		if want != "" {
+			want = dir + want
+		}
+		if got := filesplit.DataIn(dir); got != want {
+			t.Errorf("%v: %q, want %q", names, got, want)
+		}
+	}
+}
+
+// TestNoFiles: errors of patterns say what is there, and what to name.
+func TestNoFiles(t *testing.T) {
+	t.Parallel()
+	dir := folder(t, "out/dt=1/a.parquet", "only/_SUCCESS")
+	for pattern, want := range map[string]string{
+		"s3://bucket/a-*.csv":        "it is a URL, and sources are local files; mount the store, or copy the files here",
+		"hdfs://u:secret@host/a.csv": "hdfs://u:xxxxx@host/a.csv",
+		dir + "/out":                 "it is a folder; name files, as in " + dir + "/out/*/*.parquet",
+		dir + "/only/*":              `names that begin with "_" or "." are passed over`,
+	} {
+		_, err := filesplit.Expand(t.Context(), fsx.Local{}, []string{pattern})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", pattern, err, want)
+		}
 	}
 }

@@ -14,6 +14,8 @@ type FileSet struct {
 	// shuffle; otherwise it is a new file. A file that is compressed later is always a new one, and read again: leave
 	// compressed files out of the patterns. Monolith compares the size and the first and last 64 KiB. It does not notice
 	// bytes that change in place between them, so give changed data a new name. A pattern without a match is an error.
+	// Patterns pass over names that begin with "_" or ".", as Spark and Hive do; one that begins so itself has them. A column
+	// of the path (dt=2026-11-01) is not read. Sources are local files: mount or copy what lies in a store.
 	Files []string `yaml:"files" required:"true"`
 	// Complete says that nothing is appended to the files any more. By default a record that a file ends within counts as
 	// half written: a last line without a line feed, a cut TFRecord or gzip stream, a Parquet file without its footer.

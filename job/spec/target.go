@@ -2,6 +2,7 @@ package spec
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,7 +122,11 @@ func recognise(pattern string, kinds []component.Source) (*recognised, error) {
 	files, err := filesplit.Expand(context.Background(), fsx.Local{}, []string{pattern})
 	if none, ok := errors.AsType[*filesplit.NoMatchError](err); ok {
 		if info, err := os.Stat(pattern); err == nil && info.IsDir() {
-			return nil, fmt.Errorf("job: %q is a folder without snapshots; to look at data in it name files, as in %s: %w", pattern, filepath.ToSlash(filepath.Join(pattern, "*")), pipeline.ErrConfig)
+			like := cmp.Or(filesplit.DataIn(pattern), filepath.ToSlash(filepath.Join(pattern, "*")))
+			return nil, fmt.Errorf("job: %q is a folder without snapshots; to look at data in it name files, as in %s: %w", pattern, like, pipeline.ErrConfig)
+		}
+		if filesplit.IsURL(pattern) {
+			return nil, fmt.Errorf("job: %w: %w", none, pipeline.ErrConfig)
 		}
 		return nil, fmt.Errorf("job: %w; a source is a job file, data files, kafka://host:port/topic or synthetic: %w", none, pipeline.ErrConfig)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/monolith-go/monolith/internal/filesplit"
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sources/parquetsource/internal/pqfile"
@@ -19,6 +20,9 @@ func resolve(file string, root *pqfile.Node, columns *arrow.Schema) ([]*pqfile.N
 	var faults []error
 	for i, f := range columns.Fields() {
 		leaf, why := find(root, f)
+		if folder, ok := filesplit.Partition(file, f.Name); ok && leaf == nil {
+			why = fmt.Sprintf("is in the path (%s), which is not read; write it into the files, or leave it out", folder)
+		}
 		if why != "" {
 			faults = append(faults, fmt.Errorf("parquetsource: %s: column %q %s: %w", file, f.Name, why, pipeline.ErrConfig))
 		}

@@ -158,7 +158,7 @@ x 1:1 2:1 3:1
 				`src/part-0 position 80: malformed libfm: index of "-1:1" is not a number from 0 "1 -1:1 2:1 3:1"`,
 				`src/part-0 position 90: malformed libfm: value of "1:x" is not a number "1 1:x 2:1 3:1"`,
 				`src/part-0 position 100: malformed libfm: value of "3:inf" is not a number "1 1:1 2:1 3:inf"`,
-				`src/part-0 position 110: malformed libfm: label "" is not a number ""`,
+				`src/part-0 position 110: malformed libfm: empty value, 0 bytes: label "" is not a number ""`,
 				`src/part-0 position 120: id out of range: feature "user" is 281474976710656, and ids are 0 to 281474976710655; set hash: hash in the job "1 281474976710656:1 2:1 3:1"`,
 			})
 	})

@@ -295,6 +295,9 @@ func (w *worker) bad(ctx context.Context, err error, origin pipeline.Origin, at 
 	if !errors.As(err, &row) {
 		return err
 	}
+	if payload != nil && len(payload) == 0 {
+		row = &rowError{row.reason, fmt.Errorf("empty value, 0 bytes: %w", row.err)}
+	}
 	return w.env.BadRow(ctx, &pipeline.DataError{
 		Source: origin.Source, Split: origin.Split, Position: at, Reason: row.reason, Err: row.err,
 	}, payload)
@@ -359,6 +362,7 @@ func (p *blockProcessor) Process(ctx context.Context, in *pipeline.Block, emit f
 		if at >= 0 {
 			line = meta.Values()[at]
 		}
+		p.text.file = in.Origin().Split
 		if in.NumRows() > 0 || at >= 0 {
 			if err := p.text.useHeader(line, at >= 0); err != nil {
 				return fmt.Errorf("parse: %s/%s: %w", in.Origin().Source, in.Origin().Split, err)

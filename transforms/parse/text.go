@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/monolith-go/monolith/internal/filesplit"
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/pipeline"
 )
@@ -20,6 +21,7 @@ type textRecord struct {
 	at     []int    // field of each wanted column
 	width  int      // fields of a record; 0: no names yet
 	fields [][]byte
+	file   string // the split that is read
 }
 
 func newTextRecord(p *program) (*textRecord, error) {
@@ -90,6 +92,9 @@ func (r *textRecord) resolve(names []string) error {
 			other := ""
 			if len(names) == 1 {
 				other = otherFormat(r.format, names[0])
+			}
+			if folder, ok := filesplit.Partition(r.file, name); ok {
+				other = fmt.Sprintf("; it is in the path (%s), which is not read: write it into the files, or leave it out", folder)
 			}
 			return fmt.Errorf("%s has no column %q%s%s: %w", r.format, name, nearest.Suggest(name, names), other, pipeline.ErrSchema)
 		}

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"math"
 	"os"
+	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,10 +18,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/internal/filesplit"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/peek"
 	"github.com/monolith-go/monolith/job"
-	"github.com/monolith-go/monolith/pipeline/position"
 )
 
 func (a *App) inspectCommand(out *outcome) *cobra.Command {
@@ -107,27 +109,35 @@ func addTimeout(cmd *cobra.Command, timeout *time.Duration) {
 	cmd.Flags().DurationVar(timeout, "timeout", job.InspectTimeout, "end the look after this `time` with what was seen")
 }
 
-// isStore reports whether a target is the URL of a folder in a store, which has snapshots: sources are files and topics.
+// isStore reports whether a target is the URL of a folder in a store, which has snapshots: sources are local files and topics. A URL with a wildcard or
+// the extension of a file of data is none.
 func isStore(target string) bool {
 	_, err := fsx.ParseURL(target)
-	return err == nil
+	return err == nil && !strings.ContainsAny(target, "*?[") && !slices.Contains(dataExtensions, strings.ToLower(path.Ext(target)))
 }
 
-// isEmptyOfSnapshots reports whether path is a folder that holds files and no sign of a job's dir or a snapshot: data, most likely.
+// dataExtensions are those that files of data usually have.
+var dataExtensions = []string{".parquet", ".csv", ".tsv", ".json", ".jsonl", ".txt", ".libfm", ".tfrecord", ".tfrecords", ".gz", ".zst"}
+
+// isEmptyOfSnapshots reports whether path is a folder that holds files, itself or in folders below, and no sign of a job's dir, a snapshot or an
+// export: data, most likely.
 func isEmptyOfSnapshots(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return false
 	}
-	files := false
+	files, folders := false, false
 	for _, e := range entries {
 		name := e.Name()
 		if name == "manifest.json" || e.IsDir() && (strings.HasPrefix(name, "snapshots") || strings.HasPrefix(name, "snap-")) {
 			return false
 		}
-		files = files || !e.IsDir()
+		if _, err := os.Stat(filepath.Join(dir, name, "snapshots")); e.IsDir() && err == nil {
+			return false // a folder of jobs' dirs
+		}
+		files, folders = files || !e.IsDir(), folders || e.IsDir()
 	}
-	return files
+	return files || folders && filesplit.DataIn(dir) != ""
 }
 
 // target makes a job of whatever can be looked at.
@@ -437,7 +447,7 @@ func writeSnapshot(w io.Writer, s *job.SnapshotInfo) error {
 	for _, source := range slices.Sorted(maps.Keys(s.Positions)) {
 		for _, split := range slices.Sorted(maps.Keys(s.Positions[source])) {
 			p := s.Positions[source][split]
-			positions = append(positions, []string{source, split, positionText(p.Position), ui.Count(p.Rows)})
+			positions = append(positions, []string{source, split, p.Position.Text(), ui.Count(p.Rows)})
 		}
 	}
 	if len(positions) == 1 {
@@ -448,12 +458,3 @@ func writeSnapshot(w io.Writer, s *job.SnapshotInfo) error {
 }
 
 func orDash(s string) string { return cmp.Or(s, "-") }
-
-// positionText is a position as its source counts, and of which epoch from the second on.
-func positionText(p position.Position) string {
-	epoch, at := p.Epoch()
-	if p < 0 || epoch == 0 {
-		return strconv.FormatInt(int64(p), 10)
-	}
-	return fmt.Sprintf("%d of epoch %d", at, epoch+1)
-}
