@@ -2,9 +2,11 @@ package job_test
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/monolith-go/monolith/job"
@@ -98,6 +100,22 @@ eval: {source: {text: {files: [%q]}}}
 			whole := run("whole")
 			if got := whole.Metrics["click.xauc"]; !(got > 0.9) {
 				t.Errorf("the xauc of items that were never shown and not clicked is %v", got)
+			}
+			// The most frequent item comes once in 20 examples, five times in a batch, also in batches of another size than the first.
+			run("others", "train.max_examples=2000")
+			for _, piece := range []*job.TrainResult{whole, run("others", "train.batch=400")} {
+				tables, _ := inTables(t, piece.Snapshot, false)
+				least := math.Inf(1)
+				for _, row := range tables["items"] {
+					bits, err := strconv.ParseUint(row.bits[len(row.bits)-8:], 16, 32)
+					if err != nil {
+						t.Fatal(err)
+					}
+					least = min(least, float64(math.Float32frombits(uint32(bits))))
+				}
+				if least < 10 || least > 35 {
+					t.Errorf("the most frequent item is estimated to come once in %.1f examples, not 20", least)
+				}
 			}
 			run("pieces", "train.max_examples=5000")
 			if want, got := digest(t, whole.Snapshot), digest(t, run("pieces", "ps.shards=3").Snapshot); got != want {

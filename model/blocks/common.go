@@ -404,7 +404,7 @@ func (k *BatchSoftmax) Build(s *Site) []Value {
 	}
 	user, item := s.Inputs[0].Node, s.Inputs[1].Node
 	interval := s.Pool(graph.Pooled{X: s.Lookup(s.feature(k.Item), zoo.IntervalSegment), By: graph.Max})
-	return row(s.BatchSoftmax(s.Unit(user, user.Dim()), s.Unit(item, item.Dim()), s.StopGradient(interval), k.Temperature))
+	return row(s.BatchSoftmax(s.Unit(user, user.Dim()), s.Unit(item, item.Dim()), interval, k.Temperature))
 }
 
 // Tasks are the names of what several values are for.

@@ -20,8 +20,10 @@ type batchSoftmaxState struct{ pairs, by []float32 }
 //	sᵢⱼ = ⟨xᵢ, yⱼ⟩/temperature + ln max(intervalⱼ, 1)
 //	zᵢ  = sᵢᵢ - ln Σⱼ exp(sᵢⱼ)
 //
-// which [loss.BatchSoftmax] learns to be large. An item that is in every second batch is a negative far more often than one that is in every thousandth; interval,
-// in how many examples y occurs once, corrects for that: it is an estimate that [optim.BatchSoftmax] keeps in a segment of the table of items, and gets no gradient.
+// which [loss.BatchSoftmax] learns to be large. A frequent item is a negative far more often than a rare
+// one. interval, in how many examples y occurs once, corrects for that. [optim.BatchSoftmax] estimates it
+// in a segment of the table of items. In place of a gradient it gets 1 for each row, so that rule is given
+// how often an item occurs in the batch.
 // In prediction z is ⟨x, y⟩/temperature, of a row alone: the score that items are ordered by. O(rows²·dim).
 func (b *Builder) BatchSoftmax(x, y, interval Node, temperature float64) Node {
 	return b.apply(&batchSoftmax{Temperature: temperature}, 1, x, y, interval)
@@ -115,7 +117,11 @@ func (o *batchSoftmax) backward(s *Session, n *node) {
 	if dy := s.gradSum(n.inputs[1]); dy != nil {
 		s.gemm(true, false, s.rows, dim, s.rows, st.pairs, x, dy, true)
 	}
-	s.gradSum(n.inputs[2]) // it has been asked for, and is 0
+	if counts := s.gradSum(n.inputs[2]); counts != nil {
+		for r := range counts {
+			counts[r]++
+		}
+	}
 }
 
 func (o *batchSoftmax) reference(e *evaluation, n *node) []float64 {

@@ -7,15 +7,26 @@ import (
 // DefaultBatchSoftmaxLR is the rate of a [BatchSoftmax] that names none (bytedance/monolith: BatchSoftmaxOptimizerConfig).
 const DefaultBatchSoftmaxLR = 0.1
 
-// BatchSoftmax estimates how many examples lie between two batches that have an id, which the correction of a softmax over the items of a batch divides by (Yi et al., 2019, "Sampling-Bias-Corrected
-// Neural Modeling for Large Corpus Item Recommendations", algorithm 2):
+// BatchSoftmax estimates how many examples lie between two occurrences of an id. The correction of a
+// softmax over the items of a batch divides by it. It is the streaming frequency estimate of Yi et al.,
+// 2019, "Sampling-Bias-Corrected Neural Modeling for Large Corpus Item Recommendations", algorithm 2, for
+// counts:
 //
-//	w = (1-α)·w + α·(t - a)        α = LR times lr, at most 1
+//	n = min(c, 4)
+//	w = (1-α)ⁿ·w + (1-(1-α)ⁿ)·(t - a)/c        α = LR times lr, at most 1
 //	a = max(a, t)
 //
-// t is how many examples the model was trained on before the update, a the t of the id's update before it, 0 before the first. The paper and bytedance/monolith count steps; examples do not depend on the size of a batch: of B
-// examples, an id is in a batch with a probability of about B/w. The initial value of w is what unknown ids are taken for. The gradient has no say in it, so that it is no rule for what a
-// loss is to be learnt by: no job names it, written graphs and programs do. The estimate is clipped to what was counted: with several workers t may go back, and then no example has passed. All elements of a vector are the same; one is enough.
+// The gradient is c, how often the id occurs in the batch ([Counted]); below 1 it is taken as 1. t is how
+// many examples the model was trained on before the update, a the t of the id's update before it, 0
+// before the first. With c = 1 this is the paper's rule, in examples in place of steps. The paper counts
+// batches that have an id. That is the same while an id is rare. Once it is in every batch, the distance
+// between batches says nothing any more; examples over occurrences do. More occurrences weigh more, as if
+// each had come alone, so the mean is that of examples over occurrences. Beyond 4 they weigh the same, so
+// that one batch never decides alone.
+//
+// The initial value of w is what unknown ids are taken for. No job names this rule; written graphs and
+// programs do. With several workers t may go back, and then no example has passed. All elements of a
+// vector are the same; one is enough.
 //
 // State: a, in two numbers.
 type BatchSoftmax struct {
@@ -60,11 +71,29 @@ func (o BatchSoftmax) Update(w, state, grad []float32, lr float32) {
 	o.UpdateAt(w, state, grad, lr, clock(state))
 }
 
-// UpdateAt implements [Clocked]; grad is not used.
-func (o BatchSoftmax) UpdateAt(w, state, _ []float32, lr float32, examples int64) {
+// CountsRows implements [Counted].
+func (BatchSoftmax) CountsRows() {}
+
+// mostOccurrences is how many occurrences of a batch weigh as if each had come alone.
+const mostOccurrences = 4
+
+// UpdateAt implements [Clocked].
+func (o BatchSoftmax) UpdateAt(w, state, grad []float32, lr float32, examples int64) {
 	alpha := min(o.WithDefaults().LR*lr, 1)
-	passed := float32(advance(state, examples))
+	count := float32(1)
+	if len(grad) > 0 && grad[0] > 1 { // not for NaN
+		count = grad[0]
+	}
+	keep := 1 - alpha
+	for n := float32(2); n <= min(count, mostOccurrences); n++ {
+		keep = float32(keep * (1 - alpha))
+	}
+	gain := 1 - keep
+	if count < 2 {
+		gain = alpha
+	}
+	apart := float32(advance(state, examples)) / count
 	for k := range w {
-		w[k] = float32((1-alpha)*w[k]) + float32(alpha*passed)
+		w[k] = float32(keep*w[k]) + float32(gain*apart)
 	}
 }

@@ -17,6 +17,23 @@ func IsClocked(o Optimizer) bool {
 	return ok
 }
 
+// Counted is a rule whose gradient is how often an id occurs in the batch, and not the mean over the
+// batch's rows. It is never scaled by the size of batches.
+type Counted interface {
+	Optimizer
+	// CountsRows marks the rule.
+	CountsRows()
+}
+
+// IsCounted reports whether a rule's gradient is a count.
+func IsCounted(o Optimizer) bool {
+	if r, ok := o.(Rounded); ok {
+		return IsCounted(r.Rule)
+	}
+	_, ok := o.(Counted)
+	return ok
+}
+
 // Apply applies one gradient of after so many examples: UpdateAt of a rule that goes by them, else Update.
 func Apply(o Optimizer, w, state, grad []float32, lr float32, examples int64) {
 	if c, ok := o.(Clocked); ok {

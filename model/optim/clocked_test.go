@@ -1,6 +1,7 @@
 package optim_test
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -195,6 +196,89 @@ func TestBatchSoftmaxIsAlgorithm2(t *testing.T) {
 	optim.Apply(rule, w[0], state[0], nil, 1, 5) // of a worker that is behind
 	if want := (1 - alpha) * b[0]; math.Abs(float64(w[0][0])-want) > 1e-4*want {
 		t.Errorf("an update from before the last one makes %v, want %v", w[0][0], want)
+	}
+}
+
+// TestBatchSoftmaxCountsOccurrences: of 300 items with Zipf's frequencies the rule finds how many examples
+// lie between two occurrences, whatever the size of batches. A softmax that is corrected by w learns
+// ln P(item|user) - ln(w·q) and a constant, with q the item's frequency: so the ten best items are those of
+// P(item|user). Without counts, w is the size of the batch for all frequent items: the ranking becomes that
+// of P(item|user)/q.
+func TestBatchSoftmaxCountsOccurrences(t *testing.T) {
+	t.Parallel()
+	const items, users, best = 300, 40, 10
+	rng := rand.New(rand.NewPCG(7, 7))
+	share, total := make([]float64, items), 0.0
+	for i := range share {
+		share[i] = 1 / float64(i+5)
+		total += share[i]
+	}
+	below := make([]float64, items)
+	sum := 0.0
+	for i := range share {
+		share[i] /= total
+		sum += share[i]
+		below[i] = sum
+	}
+	taste := make([][]float64, users) // P(item|user), but for a factor
+	for u := range taste {
+		taste[u] = make([]float64, items)
+		for i := range taste[u] {
+			taste[u][i] = share[i] * math.Exp(rng.NormFloat64())
+		}
+	}
+	top := func(score func(i int) float64) []int {
+		order := make([]int, items)
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortFunc(order, func(a, b int) int { return cmp.Compare(score(b), score(a)) })
+		return order[:best]
+	}
+	rule := optim.BatchSoftmax{}
+	for _, batch := range []int{64, 512, 4096} {
+		var overlap [2]float64
+		for way, counted := range []bool{true, false} {
+			w, state := make([][]float32, items), make([][]float32, items)
+			for i := range w {
+				w[i], state[i] = []float32{0}, make([]float32, rule.StateDim(1))
+			}
+			for at := 0; at < max(400_000, 100*batch); at += batch {
+				counts := map[int]int{}
+				for range batch {
+					i, _ := slices.BinarySearch(below, rng.Float64())
+					counts[min(i, items-1)]++
+				}
+				for i, n := range counts {
+					if !counted {
+						n = 1
+					}
+					optim.Apply(rule, w[i], state[i], []float32{float32(n)}, 1, int64(at))
+				}
+			}
+			worst := 0.0
+			for i := range w {
+				worst = max(worst, math.Abs(math.Log(float64(w[i][0])*share[i])))
+			}
+			if counted && worst > 1.2 { // a rare item's estimate has a deviation of a fourth
+				t.Errorf("batch %d: an estimate is off by a factor of %.2f", batch, math.Exp(worst))
+			}
+			for u := range taste {
+				want := top(func(i int) float64 { return taste[u][i] })
+				for _, i := range top(func(i int) float64 { return taste[u][i] / share[i] / max(float64(w[i][0]), 1) }) {
+					if slices.Contains(want, i) {
+						overlap[way] += 1. / best / users
+					}
+				}
+			}
+		}
+		t.Logf("batch %d: overlap of the ten best with the truth %.2f by occurrences, %.2f by batches", batch, overlap[0], overlap[1])
+		if overlap[0] < 0.8 || overlap[0] < overlap[1]-0.03 {
+			t.Errorf("batch %d: overlap %.2f, %.2f without counts", batch, overlap[0], overlap[1])
+		}
+		if batch >= 512 && overlap[1] > 0.75 {
+			t.Errorf("batch %d: counts make no difference here", batch)
+		}
 	}
 }
 

@@ -405,7 +405,7 @@ func (a *assembly) compared() graph.Node {
 	if a.cfg.inBatch() {
 		id := a.sparse[slices.IndexFunc(a.sparse, func(f sparse) bool { return f.Name == a.cfg.Item[0] })]
 		interval := a.b.Pool(graph.Pooled{X: a.b.Lookup(id.input, IntervalSegment), By: graph.Max})
-		return a.b.BatchSoftmax(user, other, a.b.StopGradient(interval), a.cfg.Temperature)
+		return a.b.BatchSoftmax(user, other, interval, a.cfg.Temperature)
 	}
 	cosine := a.b.RowSum(a.b.Mul(user, other))
 	return layer.Scaled(a.b, "out", cosine, cosineScale, a.rule)

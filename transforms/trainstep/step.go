@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -228,8 +229,8 @@ func (s *step) Process(ctx context.Context, p *Prepared, emit func(*Gradients) e
 	d.lr, d.examples = g.update.LR, g.update.Examples
 	d.grads, g.dense = s.session.TakeGrads(d.grads, g.dense)
 	if scale := s.stage.rowScale(p.NumRows()); scale != 1 {
-		for _, of := range d.grads {
-			simd.Scale(scale, of)
+		for t, of := range d.grads {
+			scaleRows(scale, of, &s.stage.model.Layout().Tables[t])
 		}
 	}
 	d.push(s.stage.model.Layout().Tables, p.in.Values)
@@ -257,6 +258,22 @@ func (s *Step) rowScale(examples int) float32 {
 		return 1
 	}
 	return float32(examples) / float32(s.opts.ReferenceBatch)
+}
+
+// scaleRows scales the gradients of a table's rows, but for counts ([optim.Counted]).
+func scaleRows(scale float32, grads []float32, t *param.Table) {
+	if !slices.ContainsFunc(t.Segments, func(s param.Segment) bool { return optim.IsCounted(s.Optimizer) }) {
+		simd.Scale(scale, grads)
+		return
+	}
+	for at := 0; at < len(grads); {
+		for _, s := range t.Segments {
+			if !optim.IsCounted(s.Optimizer) {
+				simd.Scale(scale, grads[at:at+s.Dim])
+			}
+			at += s.Dim
+		}
+	}
 }
 
 // push makes what is pushed of gradients and, in tables with delays, of the weights that they were computed with.
