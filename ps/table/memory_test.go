@@ -131,7 +131,7 @@ func TestTableThatDoesNotFit(t *testing.T) {
 				free = max(0, free>>4)
 				return free, true
 			}},
-			[]string{"table t: it has ", "the machine has only"},
+			[]string{"table t: it has ", "the machine or the control group has only"},
 		},
 	} {
 		mem := table.NewMemory(tc.opts)
