@@ -59,6 +59,8 @@ var (
 	ErrCorrupt = snapshot.ErrCorrupt
 	// ErrNoSpace is [snapshot.ErrNoSpace].
 	ErrNoSpace = snapshot.ErrNoSpace
+	// ErrDisk means that the disk of a shard's log failed in another way than being full. The shard must be started again once that is mended.
+	ErrDisk = failure.New(failure.Disk, "the shard's disk failed")
 	// ErrFull is [table.ErrFull]: memory for new rows cannot be had.
 	ErrFull = table.ErrFull
 )

@@ -130,6 +130,7 @@ var ours = [...]struct {
 	{syscall.EFBIG, Disk},
 	{syscall.EROFS, Disk},
 	{syscall.EIO, Disk},
+	{syscall.ESTALE, Disk},
 	{syscall.EMFILE, Disk},
 	{syscall.ENFILE, Disk},
 	{fs.ErrPermission, Disk},

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/model/param"
 	"github.com/monolith-go/monolith/ps"
@@ -159,7 +160,8 @@ type nodeLog struct {
 	// seen is the newest snapshot that there was when the log was begun, shards how many shards there were.
 	seen   uint64
 	shards int
-	// term is that of the pair of the shard which the log is of.
+	// index is the shard's number, for errors. term is that of the pair of the shard.
+	index int
 	term  uint64
 	pair  *pair
 	head  []byte
@@ -174,7 +176,7 @@ type record struct {
 
 // openLog takes up the log: what it gives back becomes the node's state.
 func (n *Node) openLog(ctx context.Context) (err error) {
-	l := &nodeLog{}
+	l := &nodeLog{index: n.opts.Index}
 	log := n.opts.Shared
 	if log == nil {
 		o := *n.opts.Log
@@ -223,6 +225,12 @@ func (n *Node) takeUp(ctx context.Context, log *Log) error {
 		if !errors.Is(err, wal.ErrCorrupt) && !errors.Is(err, ps.ErrCorrupt) {
 			return err
 		}
+		if errors.Is(err, errBehind) && n.opts.Pair != nil {
+			// Its standby has taken over, and snapshots since. Whether this process has anything of its own is for shard 0 to say.
+			n.opts.Logger.InfoContext(ctx, "this process was replaced while it was away; it follows the other process of its pair", "shard", n.opts.Index, "base", base, "newest_snapshot", newest)
+			lost = append(lost, err)
+			continue
+		}
 		lost = append(lost, err)
 		n.opts.Logger.WarnContext(ctx, "log cannot be replayed", "shard", n.opts.Index, "base", base, "err", err)
 	}
@@ -254,6 +262,9 @@ func (n *Node) newestSnapshot() (uint64, error) {
 	}
 	return entries[0].ID, nil
 }
+
+// errBehind is a log that others have gone on without.
+var errBehind = errors.New("it is of an earlier life of the cluster")
 
 // replay brings the node to where its log ends, or leaves it without a state when that never got one.
 func (n *Node) replay(ctx context.Context, base, newest uint64) (err error) {
@@ -288,8 +299,8 @@ func (n *Node) replay(ctx context.Context, base, newest uint64) (err error) {
 	// log, in a cluster of another number of shards for instance.
 	n.log.seen = max(d.seen, n.log.Base())
 	if newest > n.log.seen {
-		return fmt.Errorf("ps: shard %d: the log ends before snapshot %d, at that of %d: it is of an earlier life of the cluster: %w",
-			n.opts.Index, newest, n.log.seen, wal.ErrCorrupt)
+		return fmt.Errorf("ps: shard %d: the log ends before snapshot %d, at that of %d: %w: %w",
+			n.opts.Index, newest, n.log.seen, errBehind, wal.ErrCorrupt)
 	}
 	s.maxStaged = n.opts.MaxStaged
 	s.disconnected()
@@ -405,26 +416,32 @@ func (l *nodeLog) write(kind byte) (record, error) {
 	return record{l, lsn}, l.fail(err)
 }
 
-// fullDisk is [ps.ErrNoSpace] with the text of the log's own error.
-type fullDisk struct{ error }
+// diskError is [ps.ErrNoSpace] or [ps.ErrDisk] with the text of the log's own error.
+type diskError struct {
+	error
 
-// Is makes it [ps.ErrNoSpace].
-func (e *fullDisk) Is(target error) bool { return target == ps.ErrNoSpace }
+	is error
+}
+
+// Is reports whether target is what the error is.
+func (e *diskError) Is(target error) bool { return target == e.is }
 
 // Unwrap returns the log's error.
-func (e *fullDisk) Unwrap() error { return e.error }
+func (e *diskError) Unwrap() error { return e.error }
 
 // logError is an error of the log as callers know it.
 func logError(err error) error {
 	switch {
 	case errors.Is(err, wal.ErrNoSpace):
-		return &fullDisk{err}
+		return &diskError{err, ps.ErrNoSpace}
 	case errors.Is(err, wal.ErrClosed):
 		return fmt.Errorf("%w: %w", ps.ErrClosed, err)
 	case errors.Is(err, ps.ErrOthersLog):
 		return fmt.Errorf("%w: %w", err, ps.ErrMismatch)
 	case errors.Is(err, wal.ErrIdentity):
 		return fmt.Errorf("%w; give this job another ps.wal.dir, or put that log aside; what it holds after the last snapshot is then read from the source again: %w", err, ps.ErrMismatch)
+	case failure.Of(err) == failure.Disk:
+		return &diskError{err, ps.ErrDisk}
 	}
 	return err
 }
@@ -434,7 +451,7 @@ func (l *nodeLog) fail(err error) error {
 	if err == nil {
 		return nil
 	}
-	why := fmt.Errorf("ps: write-ahead log: %w", logError(err)) // of its own, so that no error costs no memory
+	why := fmt.Errorf("ps: shard %d: write-ahead log: %w", l.index, logError(err)) // of its own, so that no error costs no memory
 	l.broken.CompareAndSwap(nil, &why)
 	l.in.reported.Store(true)
 	return why

@@ -140,6 +140,9 @@ func fail(path string, need, wrote int64, err error) error {
 	if errors.Is(err, syscall.EFBIG) {
 		return fmt.Errorf("snapshot: writing %s: a file may not have as many bytes as this one needs: raise the limit of this process (ulimit -f), or name a folder whose file system takes larger ones; the snapshots before it are whole: %w", path, err)
 	}
+	if do, known := fsx.Advice(err); known {
+		return fmt.Errorf("snapshot: writing %s: %w; %s, or name another folder; the snapshots before it are whole", path, err, do)
+	}
 	return fmt.Errorf("snapshot: writing %s: %w", path, err)
 }
 

@@ -49,6 +49,9 @@ func (l *Log) fail(doing, path string, err error) error {
 	if errors.Is(err, syscall.EFBIG) {
 		return fmt.Errorf("wal: %s %s: a file may not have as many bytes as this one needs: raise the limit of this process (ulimit -f), or name a folder whose file system takes larger ones, and start the shard again: %w", doing, path, err)
 	}
+	if do, known := fsx.Advice(err); known {
+		return fmt.Errorf("wal: %s %s: %w; %s, or name another folder, and start the shard again", doing, path, err, do)
+	}
 	return fmt.Errorf("wal: %s %s: %w", doing, path, err)
 }
 

@@ -67,6 +67,7 @@ var errorCodes = [...]struct {
 	{25, ps.ErrReadOnly},
 	{26, ps.ErrScale},
 	{27, ps.ErrConsumers},
+	{28, ps.ErrDisk},
 }
 
 const (

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -104,6 +105,9 @@ func (f *File) fail(what string, err error) error {
 		return fmt.Errorf("%w; the file may not be longer: raise the limit of this process (ulimit -f), set max_bytes to begin another file, or name another one for bad rows", err)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("%w; make room, or name a file on another disk for bad rows", err)
+	}
+	if do, known := fsx.Advice(err); known && kind == pipeline.ErrUnavailable {
+		return fmt.Errorf("%w; %s, or name another file for bad rows", err, do)
 	}
 	return err
 }

@@ -8,10 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/pipeline"
 )
 
@@ -96,10 +96,7 @@ func (w *Writer) fault(text string, args ...any) error {
 
 // unavailable is what the user can do something about outside the process.
 func (w *Writer) unavailable(err error) error {
-	do := "make room or give the right to write there"
-	if errors.Is(err, syscall.EFBIG) {
-		do = "let this process write longer files (ulimit -f) or make them shorter"
-	}
+	do, _ := fsx.Advice(err)
 	return w.fault("folder %s: %w: %w; %s, or name another folder in %sdir", w.opts.Dir, err, pipeline.ErrUnavailable, do, w.opts.Keys)
 }
 
