@@ -18,6 +18,7 @@ import (
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/pstest"
+	"github.com/monolith-go/monolith/ps/table"
 	"github.com/monolith-go/monolith/replica"
 )
 
@@ -518,6 +519,59 @@ func TestShardsThatAreNotYetAsMany(t *testing.T) {
 		if u.asked < 30 || u.asked > 40 {
 			t.Errorf("asked %d times in half a minute, want once a second after the first", u.asked)
 		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// restarting is a shard that is started again in the middle of a pass that brings all rows: it begins once more, as another stream, with other rows.
+type restarting struct{ asked int }
+
+// NumShards implements [replica.Source].
+func (*restarting) NumShards(context.Context) (int, error) { return 1, nil }
+
+// ChangesFor implements [ps.ChangesSource].
+func (s *restarting) ChangesFor(ctx context.Context, _ int, r ps.ChangesRequest) (*ps.Changes, error) {
+	rows := func(keys ...int64) (out table.Rows) {
+		l := pstest.CountingLayout()
+		for _, k := range keys {
+			out.Keys, out.Times, out.Counts = append(out.Keys, k), append(out.Times, 1), append(out.Counts, 1)
+			out.Weights = append(out.Weights, make([]float32, l.Tables[0].Dim())...)
+			out.Weights[len(out.Weights)-1] = 7
+		}
+		return out
+	}
+	at := &ps.CutOfShard{Generation: 1, Dense: make([]float32, pstest.CountingLayout().DenseLen())}
+	switch s.asked++; s.asked {
+	case 1:
+		return &ps.Changes{Stream: 1, Seq: 1, All: true, Rows: rows(1)}, nil
+	case 2:
+		return &ps.Changes{Stream: 2, Seq: 1, All: true, Whole: true, Rows: rows(2), At: at}, nil
+	}
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
+}
+
+// TestShardThatBeginsAgain: what came of a stream that broke off is not mixed with what the next one brings.
+func TestShardThatBeginsAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := pstest.CountingLayout()
+		r := replica.New(replica.Options{Layout: l, Name: "r"})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = r.Follow(ctx, &restarting{}) }()
+		synctest.Wait()
+		x := r.Reader()
+		x.Hold()
+		got := read(t, l, x, []int64{1, 2})
+		x.Release()
+		if dim := l.Tables[0].Dim(); got[dim-1] != 0 || got[2*dim-1] != math.Float32bits(7) {
+			t.Errorf("rows 1 and 2 are %v, want nothing and 7", got)
+		}
+		cancel()
+		<-done
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}

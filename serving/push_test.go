@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -520,5 +522,81 @@ func TestPushWhileVersionsChange(t *testing.T) {
 		if got := x.rowsOf(slices.IndexFunc(x.tables, func(s param.Table) bool { return s.Name == "users" }), []int64{fidOf(1, 1000+i)})[0]; got != float32(i)+.5 {
 			t.Errorf("row %d of %d is %v", i, n, got)
 		}
+	}
+}
+
+// slowPush is an export whose first push waits, in the middle.
+type slowPush struct {
+	pushable
+
+	begun, inherits chan struct{}
+	end             <-chan struct{}
+	order           func(what string)
+}
+
+func (p *slowPush) Assign(rows *param.Rows, now time.Time) error {
+	close(p.begun)
+	<-p.end
+	err := p.pushable.Assign(rows, now)
+	p.order("pushed")
+	return err
+}
+
+func (p *slowPush) Inherit(from serving.Pushable) error {
+	p.order("inherited")
+	close(p.inherits)
+	return p.pushable.Inherit(from.(*slowPush).pushable)
+}
+
+// TestNewVersionWaitsForPushes: a version that comes while rows are pushed to the one before takes them over once they are there.
+func TestNewVersionWaitsForPushes(t *testing.T) {
+	t.Parallel()
+	tr := train(t, "{lr: {}}", "")
+	dir := tr.export(t)
+	begun, inherits, end := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	var mu sync.Mutex
+	var order []string
+	models := serving.NewModels(serving.ModelsOptions{
+		Recipe: recipe, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Push: func(e *native.Export) serving.Pushable {
+			return &slowPush{pushable{replica.NewPushed(e, nil)}, begun, inherits, end, func(what string) {
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, what)
+			}}
+		},
+	})
+	t.Cleanup(models.Close)
+	if err := models.Configure(t.Context(), []serving.ModelConfig{{Name: "clicks", Dir: tr.exports}}); err != nil {
+		t.Fatal(err)
+	}
+	client := tfs.NewPredictionServiceClient(dial(t, serving.NewServer(serving.Options{Models: models}), serving.GRPCOptions{}))
+	done := make(chan error, 2)
+	go func() {
+		_, err := client.Predict(t.Context(), &tfs.PredictRequest{
+			ModelSpec: &tfs.ModelSpec{Name: "clicks", SignatureName: serving.SignatureAssign},
+			Inputs:    map[string]*tensorflow.TensorProto{"users_id": int64s(fidOf(1, 1000)), "users_value": float32s([]float32{.5}, 1, 1)},
+		})
+		done <- err
+	}()
+	<-begun
+	if err := os.CopyFS(filepath.Join(tr.exports, "1000"), os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	go func() { done <- models.Refresh(t.Context()) }()
+	select { // it cannot be seen waiting; it would not wait for that long
+	case <-inherits:
+	case <-time.After(time.Second):
+	}
+	close(end)
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Equal(order, []string{"pushed", "inherited"}) {
+		t.Errorf("the order was %v", order)
 	}
 }

@@ -63,6 +63,8 @@ func (g Group) Leave(id uint64) bool                { return g.g.leave(id) }
 func (g Group) Expire() []string                    { return g.g.expire() }
 func (g Group) Taken(snapshot uint64)               { g.g.taken(snapshot) }
 func (g Group) Close()                              { g.g.close() }
+func (g Group) Leads(id uint64) error               { return g.g.leads(id) }
+func (g Group) Owns(id uint64, split string) error  { return g.g.owns(id, split) }
 
 // Task is what a member is asked to do now.
 func (g Group) Task(id uint64) (ps.Assignment, error) {

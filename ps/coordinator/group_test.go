@@ -478,3 +478,38 @@ func TestGenerationsDoNotComeAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestGroupRights: only the leader acts for all, and only the owner of a split acts for that.
+func TestGroupRights(t *testing.T) {
+	t.Parallel()
+	g := newTestGroup(newClock())
+	a, b := join(g, "a", "1", "2"), join(g, "b", "1", "2")
+	tell(t, g, a, ps.Report{Owned: []string{"1"}})
+	asked(t, g, a, ps.Work, "1")
+	asked(t, g, b, ps.Work, "2")
+	for what, x := range map[string]struct {
+		err  error
+		want error
+	}{
+		"the leader leads":                 {g.Leads(a), nil},
+		"another member leads":             {g.Leads(b), ps.ErrFenced},
+		"one of another group leads":       {g.Leads(7), ps.ErrRejoin},
+		"the owner owns":                   {g.Owns(a, "1"), nil},
+		"the other owner owns":             {g.Owns(b, "2"), nil},
+		"a member owns what another has":   {g.Owns(b, "1"), ps.ErrFenced},
+		"the leader owns what another has": {g.Owns(a, "2"), ps.ErrFenced},
+		"a member owns what is not there":  {g.Owns(a, "3"), ps.ErrFenced},
+		"one of another group owns":        {g.Owns(7, "1"), ps.ErrRejoin},
+	} {
+		if x.want == nil && x.err != nil || x.want != nil && !errors.Is(x.err, x.want) {
+			t.Errorf("%s: %v, want %v", what, x.err, x.want)
+		}
+	}
+	g.Leave(a)
+	if err := g.Leads(b); err != nil {
+		t.Errorf("the next leader: %v", err)
+	}
+	if err := g.Leads(a); !errors.Is(err, ps.ErrFenced) {
+		t.Errorf("a leader that has left: %v", err)
+	}
+}

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -91,5 +94,30 @@ func TestPartGivesUpWaiting(t *testing.T) {
 	all.Release()
 	if _, err := mem.Borrow(t.Context(), 1000); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestVerifyComparesTheDigest: a manifest whose digest is not that of its files is found, also where all checksums and counts are right.
+func TestVerifyComparesTheDigest(t *testing.T) {
+	t.Parallel()
+	rows := randomRows(rand.New(rand.NewPCG(1, 1)), layout().Tables[0], 100)
+	info := write(t, t.TempDir(), 1, &rows, 1)
+	if faults, err := snapshot.Verify(t.Context(), nil, info.Path); err != nil || len(faults) > 0 {
+		t.Fatalf("a whole snapshot: %v, %v", faults, err)
+	}
+	changed := *info
+	if changed.Digest = "0" + info.Digest[1:]; changed.Digest == info.Digest {
+		changed.Digest = "1" + info.Digest[1:]
+	}
+	b, err := changed.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(info.Path, snapshot.ManifestName), b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	faults, err := snapshot.Verify(t.Context(), nil, info.Path)
+	if err != nil || len(faults) != 1 || !errors.Is(faults[0], snapshot.ErrCorrupt) || !strings.Contains(faults[0].Error(), info.Digest) {
+		t.Errorf("with another digest: %v, %v", faults, err)
 	}
 }

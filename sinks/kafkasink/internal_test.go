@@ -3,6 +3,7 @@ package kafkasink
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"runtime"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/segmentio/kafka-go"
 
 	"github.com/monolith-go/monolith/internal/kafkawire"
 	"github.com/monolith-go/monolith/pipeline"
@@ -223,5 +225,22 @@ func BenchmarkRecords(b *testing.B) {
 			r.spans[i].at = pipeline.Progress{Position: 1 << 40, Rows: 1 << 40, Batches: 1 << 30}
 		}
 		records = r.records(records[:0], 0, fixed)
+	}
+}
+
+// TestFencedProducers: a producer that was replaced, or that the brokers have given up, is told so by each of these codes. Other errors are tried again.
+func TestFencedProducers(t *testing.T) {
+	t.Parallel()
+	for code, fenced := range map[kafka.Error]bool{
+		kafka.ProducerFenced: true, kafka.InvalidProducerEpoch: true, kafka.InvalidProducerIDMapping: true, kafka.UnknownProducerId: true,
+		kafka.InvalidTransactionState: true, kafka.OutOfOrderSequenceNumber: true,
+		kafka.NotCoordinatorForGroup: false, kafka.ConcurrentTransactions: false, kafka.GroupLoadInProgress: false, kafka.RequestTimedOut: false,
+	} {
+		if err := fault(code); errors.Is(err, pipeline.ErrFenced) != fenced || !errors.Is(err, code) {
+			t.Errorf("%v: %v, want ErrFenced: %v", code, err, fenced)
+		}
+	}
+	if err := fault(0); err != nil {
+		t.Errorf("no error: %v", err)
 	}
 }
