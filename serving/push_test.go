@@ -534,10 +534,10 @@ type slowPush struct {
 	order           func(what string)
 }
 
-func (p *slowPush) Assign(rows *param.Rows, now time.Time) error {
+func (p *slowPush) Assign(rows *param.Rows, snapshot uint64) error {
 	close(p.begun)
 	<-p.end
-	err := p.pushable.Assign(rows, now)
+	err := p.pushable.Assign(rows, snapshot)
 	p.order("pushed")
 	return err
 }
