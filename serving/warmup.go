@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,11 @@ func (v *Version) warmUp(ctx context.Context, dir string) (n int, err error) {
 
 // answerAll answers stored requests.
 func (v *Version) answerAll(ctx context.Context, from io.Reader) (n int, err error) {
-	r := tfrecord.NewReader(from, nil)
+	begin := bufio.NewReader(from)
+	if head, err := begin.Peek(2); err == nil && head[0] == 0x1f && head[1] == 0x8b {
+		return 0, errors.New("the file is compressed with gzip, and warm-up requests are read as they are: unpack it")
+	}
+	r := tfrecord.NewReader(begin, nil)
 	for {
 		b, err := r.Next()
 		if errors.Is(err, io.EOF) {

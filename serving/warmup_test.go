@@ -2,6 +2,8 @@ package serving_test
 
 import (
 	"bytes"
+	"compress/gzip"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -59,6 +61,27 @@ func logged(t testing.TB, feature string, items ...int64) []byte {
 		t.Fatal(err)
 	}
 	return b
+}
+
+// A file of warm-up requests in gzip is refused with what to do about it.
+func TestWarmUpInGzip(t *testing.T) {
+	t.Parallel()
+	tr := train(t, "{lr: {}}", "")
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(logged(t, "item", 5)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	storedAs(t, filepath.Join(tr.exports, "1"), b.Bytes())
+	m := serving.NewModels(serving.ModelsOptions{Recipe: recipe})
+	t.Cleanup(m.Close)
+	err := m.Configure(t.Context(), []serving.ModelConfig{{Name: "clicks", Dir: tr.exports}})
+	if text := fmt.Sprint(err); !strings.Contains(text, "compressed with gzip") || !strings.Contains(text, "unpack it") || strings.Contains(text, "make it auto") {
+		t.Errorf("%v", err)
+	}
 }
 
 // TestWarmUp: a version answers stored requests of its own, or those of the model, before it serves. Where it cannot it is refused, the last good one stays, and it is tried again with
