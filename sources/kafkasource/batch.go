@@ -42,8 +42,8 @@ const (
 	reasonTombstone = "tombstone"
 )
 
-// errTombstone says what to do about one.
-var errTombstone = errors.New("a record with a key and no value, which deletes the key in a compacted topic; set train.on_bad_row to skip to pass over such records")
+// errTombstone says what one is. The policy of bad rows says what to do.
+var errTombstone = errors.New("a record with a key and no value, which deletes the key in a compacted topic")
 
 // batchError is a fault of one batch; the reader makes a data error of it.
 type batchError struct {
