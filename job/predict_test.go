@@ -580,6 +580,7 @@ func TestPredictionsOfAnother(t *testing.T) {
 	refused(`no column "predicton", did you mean "prediction"?`, job.PredictOptions{}, to("x"), "predict.fields=[predicton]")
 	refused("no parse.weight", job.PredictOptions{}, to("x"), "predict.fields=[weight]")
 	refused(`"time" is when an example happened, which records of a text source do not say`, job.PredictOptions{}, to("x"), "predict.fields=[time]")
+	refused(`no column "split"; name split alone, without column.`, job.PredictOptions{}, to("x"), "predict.fields=[column.split]")
 	refused(`no column "logit_x"`, job.PredictOptions{}, to("x"), "predict.fields=[logit, logit_x]")
 	keys, err := job.SetTarget(w.path("new-*.csv"))
 	if err != nil {

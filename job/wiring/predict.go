@@ -145,7 +145,14 @@ func FindFields(c *spec.Config, m model.Model, known []string) (*Fields, error) 
 				offered = append(offered, word)
 			}
 			slices.Sort(offered)
-			bad(i, "the records have no column %q%s", column, nearest.Suggest(column, offered))
+			switch {
+			case column == name:
+				bad(i, "the records have no column %q%s", column, nearest.Suggest(column, offered))
+			case words[column] != nil:
+				bad(i, "the records have no column %q; name %s alone, without %s, for what predictions call so", column, column, spec.FieldColumn)
+			default:
+				bad(i, "the records have no column %q%s", column, nearest.Suggest(column, known))
+			}
 		case add == nil:
 			f.text(name, column)
 		case strings.HasPrefix(name, "label") && !labelled:
