@@ -18,7 +18,7 @@ var (
 	// ErrCredentials means that a store does not accept who asks. It wraps nothing of what was shown to it.
 	ErrCredentials = failure.New(failure.Unavailable, "the store does not accept the credentials")
 	// ErrNoBucket means that a store has no such bucket: it is made by its owner, never by a writer.
-	ErrNoBucket = failure.New(failure.Config, "there is no such bucket")
+	ErrNoBucket = failure.New(failure.Unavailable, "there is no such bucket")
 )
 
 // Schemes are those of a [URL].

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"os"
 	"os/user"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,6 +51,13 @@ func Open(ctx context.Context, u fsx.URL) (*Store, error) {
 			TLSHandshakeTimeout: dialTimeout, DisableCompression: true, // what is stored is what is read
 		}
 		o := s3fs.Options{URL: u, Endpoint: first("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), Region: first("AWS_REGION", "AWS_DEFAULT_REGION"), Transport: transport}
+		if u.Scheme == "s3" && o.Endpoint == "" && !strings.EqualFold(os.Getenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"), "true") {
+			p := profile()
+			o.Endpoint = p["endpoint_url"]
+			if o.Region == "" {
+				o.Region = p["region"]
+			}
+		}
 		if u.Scheme == "gs" && o.Region == "" {
 			o.Region = "auto"
 		}
@@ -69,6 +78,43 @@ func Open(ctx context.Context, u fsx.URL) (*Store, error) {
 		return &Store{FS: fsx.Sub(c, u.Path), close: c.Close}, nil
 	}
 	return nil, fmt.Errorf("remote: no store of scheme %q", u.Scheme)
+}
+
+// profile is the section of the user's profile in the files of the AWS tools, by key. What the file of credentials says counts before the
+// other. Sections of services within a profile are not read.
+func profile() map[string]string {
+	name := first("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
+	if name == "" {
+		name = "default"
+	}
+	home, _ := os.UserHomeDir() // without one the paths below are not there
+	out := map[string]string{}
+	for _, f := range []struct{ path, usual, section string }{
+		{os.Getenv("AWS_CONFIG_FILE"), "config", "profile " + name},
+		{os.Getenv("AWS_SHARED_CREDENTIALS_FILE"), "credentials", name},
+	} {
+		if f.path == "" {
+			f.path = filepath.Join(home, ".aws", f.usual)
+		}
+		text, err := os.ReadFile(f.path)
+		if err != nil {
+			continue
+		}
+		within := false
+		for line := range strings.Lines(string(text)) {
+			line = strings.TrimRight(line, " \t\r\n")
+			if section, ok := strings.CutPrefix(line, "["); ok {
+				section = strings.Join(strings.Fields(strings.TrimSuffix(section, "]")), " ")
+				within = section == f.section || section == name && name == "default"
+				continue
+			}
+			// A line that is indented belongs to the key above it.
+			if key, value, ok := strings.Cut(line, "="); ok && within && line == strings.TrimLeft(line, " \t") {
+				out[strings.TrimSpace(key)] = strings.TrimSpace(value)
+			}
+		}
+	}
+	return out
 }
 
 // first is the first of some variables of the environment that is set.

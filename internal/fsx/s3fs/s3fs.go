@@ -21,6 +21,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/internal/fsx"
 )
 
@@ -57,6 +58,9 @@ type Bucket struct {
 
 var _ fsx.FS = (*Bucket)(nil)
 
+// errEndpoint does not show the value, which may hold a password.
+var errEndpoint = failure.New(failure.Config, "s3: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or the profile's endpoint_url is no URL such as https://minio.example:9000")
+
 // Open makes a client; it asks the server nothing. Errors: an Endpoint that is no URL.
 func Open(ctx context.Context, o Options) (*Bucket, error) {
 	host, secure := "s3.amazonaws.com", true
@@ -66,7 +70,7 @@ func Open(ctx context.Context, o Options) (*Bucket, error) {
 	if o.Endpoint != "" {
 		u, err := url.Parse(o.Endpoint)
 		if err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, errors.New("s3: AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL is no URL such as https://minio.example:9000")
+			return nil, errEndpoint
 		}
 		host, secure = u.Host, u.Scheme == "https"
 		if o.Region == "" {
