@@ -596,6 +596,18 @@ func FetchJobSnapshot(ctx context.Context, cfg *Config, o FetchOptions) (*Snapsh
 	return stored.FetchJob(ctx, cfg, o)
 }
 
+// InUse says which process already trains in the job's dir; nil: none does, or the shards are in other processes. It looks at one moment. Errors: [pipeline.ErrUnavailable].
+func InUse(cfg *Config) error {
+	if len(cfg.PS.Addresses) > 0 {
+		return nil
+	}
+	lock, err := stored.Claim(cfg, stored.LockName(0), "another process is training with")
+	if err != nil {
+		return err
+	}
+	return lock.Close()
+}
+
 // TakeSnapshot asks the coordinator of a job whose shards are in processes of their own for a snapshot, and returns when it is durable.
 func TakeSnapshot(ctx context.Context, cfg *Config, o TakeOptions) (*SnapshotTaken, error) {
 	return run.Take(ctx, cfg, o)

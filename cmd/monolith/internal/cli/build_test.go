@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 	"github.com/monolith-go/monolith/cmd/monolith/internal/cli"
 	"github.com/monolith-go/monolith/internal/testbed"
 	"github.com/monolith-go/monolith/job"
+	"github.com/monolith-go/monolith/job/stored"
 )
 
 // stamped is a build in a git clone.
@@ -113,6 +116,52 @@ func TestReadyIsAnswered(t *testing.T) {
 	}
 	if asked != 4 {
 		t.Errorf("asked %d times", asked)
+	}
+}
+
+// TestWhoListens: eval, predict and insight run beside training that listens by the job's key, and listen where they are told to themselves. A second training names the dir, not the address.
+func TestWhoListens(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }() // it has served
+	dir := t.TempDir()
+	path := filepath.Join(dir, "job.yaml")
+	text := fmt.Sprintf("version: 1\nsource: synthetic\nmodel: lr\ndir: %s\nmetrics: {listen: %q}\neval: {holdout: 0.1}\npredict: {to: {jsonl: {dir: out}}}\n", filepath.Join(dir, "run"), l.Addr())
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	app := &cli.App{Stdout: &stdout, Stderr: &stderr, Ops: cli.Ops{
+		Train: func(context.Context, *job.Config, job.RunOptions) (*job.TrainResult, error) {
+			return &job.TrainResult{}, nil
+		},
+		Eval: func(context.Context, *job.Config, job.EvalOptions) (*job.EvalResult, error) { return nil, nil },
+	}}
+	if code := app.Run(t.Context(), []string{"eval", path}); code != 0 {
+		t.Errorf("eval beside training: exit code %d: %s", code, &stderr)
+	}
+	if code := app.Run(t.Context(), []string{"eval", path, "--set", "metrics.listen=" + l.Addr().String()}); code != 3 || !strings.Contains(stderr.String(), "cannot listen") {
+		t.Errorf("eval that is told to listen: exit code %d: %s", code, &stderr)
+	}
+	stderr.Reset()
+	if code := app.Run(t.Context(), []string{"train", path}); code != 3 || !strings.Contains(stderr.String(), "cannot listen") {
+		t.Errorf("training: exit code %d: %s", code, &stderr)
+	}
+	cfg, err := job.Decode([]byte(text), path, job.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := stored.Claim(cfg, stored.LockName(0), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Close() }() // the folder goes
+	stderr.Reset()
+	if code := app.Run(t.Context(), []string{"train", path}); code != 3 || !strings.Contains(stderr.String(), "another process is training with "+cfg.Dir) {
+		t.Errorf("a second training: exit code %d: %s", code, &stderr)
 	}
 }
 

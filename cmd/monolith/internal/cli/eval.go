@@ -89,7 +89,7 @@ With --min-auc the exit code is 4 when the model is not good enough, so that a s
 			if (compare != "" || page != "") && !cmd.Flags().Changed("bootstrap") {
 				bootstrap = usualReplicates
 			}
-			opts, stop, err := a.run(cmd.Context(), &cfg.Metrics)
+			opts, stop, err := a.run(cmd.Context(), askedMetrics(cfg))
 			if err != nil {
 				return err
 			}

@@ -50,7 +50,7 @@ The snapshot is the one that monolith eval takes. Each feature costs as much as 
 			if a.Ops.Models.Insight == nil {
 				return errMissing
 			}
-			opts, stop, err := a.run(cmd.Context(), &cfg.Metrics)
+			opts, stop, err := a.run(cmd.Context(), askedMetrics(cfg))
 			if err != nil {
 				return err
 			}

@@ -138,7 +138,7 @@ refused.`,
 			if a.Ops.Predict == nil {
 				return errMissing
 			}
-			opts, stop, err := a.run(cmd.Context(), &cfg.Metrics)
+			opts, stop, err := a.run(cmd.Context(), askedMetrics(cfg))
 			if err != nil {
 				return err
 			}

@@ -21,6 +21,17 @@ func (a *App) registerBuild(reg prometheus.Registerer) error {
 	return telemetry.RegisterBuild(reg, a.buildInfo().telemetry())
 }
 
+// askedMetrics are the metrics of a command that reads a job beside the one that trains it. That one listens by the job file; this one only where it is told to
+// itself, by --set or the environment.
+func askedMetrics(cfg *job.Config) *job.Metrics {
+	for _, s := range cfg.Effective() {
+		if s.Path == "metrics.listen" && (s.From == "flag" || s.From == "env") {
+			return &cfg.Metrics
+		}
+	}
+	return nil
+}
+
 // run sets up what a long command needs beside its job: the metrics endpoint, progress, notices, draining. stop must be
 // called when the command is done.
 func (a *App) run(ctx context.Context, cfg *job.Metrics) (opts job.RunOptions, stop func(), err error) {

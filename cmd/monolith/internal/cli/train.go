@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
+	"github.com/monolith-go/monolith/internal/telemetry"
 	"github.com/monolith-go/monolith/job"
 )
 
@@ -65,6 +67,9 @@ share the splits of the source: start the same command on as many machines as th
 				return errMissing
 			}
 			opts, stop, err := a.run(cmd.Context(), &cfg.Metrics)
+			if errors.Is(err, telemetry.ErrListen) { // by the other process that trains here, perhaps
+				err = cmp.Or(job.InUse(cfg), err)
+			}
 			if err != nil {
 				return err
 			}
