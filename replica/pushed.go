@@ -54,6 +54,11 @@ func (p *Pushed) Changed(ctx context.Context) error { return p.base.Changed(ctx)
 // Verify is that of the export.
 func (p *Pushed) Verify(ctx context.Context) (faults []error, err error) { return p.base.Verify(ctx) }
 
+// VerifyPaced is that of the export.
+func (p *Pushed) VerifyPaced(ctx context.Context, pace func(bytes int) error) (faults []error, err error) {
+	return p.base.VerifyPaced(ctx, pace)
+}
+
 // AsOf is when the snapshot of the export was taken.
 func (p *Pushed) AsOf() time.Time { return p.base.Model().From.Created }
 

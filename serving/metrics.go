@@ -14,6 +14,7 @@ import (
 
 // Metrics are what a server counts, under TensorFlow Serving's names where it has them. Methods may overlap; a nil one counts nothing.
 type Metrics struct {
+	verified                    *prometheus.CounterVec
 	requests, examples, batches *prometheus.CounterVec
 	loads, kept                 *prometheus.CounterVec
 	latency                     *prometheus.HistogramVec
@@ -104,6 +105,7 @@ func newMetrics(register func(telemetry.Metric, prometheus.Collector)) *Metrics 
 		examples:  counter(":tensorflow:serving:request_example_count_total", "Examples that were predicted.", "model_name"),
 		batches:   counter("monolith_serving_batches_total", "Batches that were computed, each of one request or of several.", "model_name"),
 		latency:   histogram(":tensorflow:serving:request_latency", "Time from a whole request to its answer, in microseconds.", prometheus.ExponentialBuckets(10, 1.8, 33), "API", "entrypoint", "model_name"),
+		verified:  counter("monolith_serving_verified_total", "Versions whose files were all read while they served, by what was found: whole or damaged.", "model_name", "files"),
 		loads:     counter("monolith_serving_loads_total", "Versions that were opened, by result.", "code", "model_name"),
 		rows:      counter("monolith_serving_rows_total", "Distinct rows of batches of a server with row shards, by where they were: cache or shard.", "model_name", "from"),
 		calls:     histogram("monolith_serving_row_call_seconds", "Time of a call to a row shard, by the gRPC code of its answer.", prometheus.ExponentialBuckets(20e-6, 2, 20), "shard", "status"),
@@ -130,6 +132,15 @@ func (m *Metrics) Loaded(model string, _ time.Duration, err error) {
 		code = "error"
 	}
 	m.loads.WithLabelValues(code, model).Inc()
+}
+
+// Verified counts a version whose files were verified: it is [ModelsOptions].Verified.
+func (m *Metrics) Verified(model string, whole bool) {
+	files := "whole"
+	if !whole {
+		files = "damaged"
+	}
+	m.verified.WithLabelValues(model, files).Inc()
 }
 
 // done counts a request. model is one that is served: names of others are not kept.

@@ -98,6 +98,10 @@ type ModelsOptions struct {
 	Push func(*native.Export) Pushable
 	// Logger gets a line for each version that comes or goes, or cannot be opened; nil: nothing is logged.
 	Logger *slog.Logger
+	// VerifyRate is how many bytes of the files of versions are read a second to verify them while they serve; 0: 32 MiB.
+	VerifyRate int
+	// Verified is called when all files of a version were verified beside requests; whole is false where they are damaged. nil: nobody asks.
+	Verified func(model string, whole bool)
 	// Loaded is called when a version was opened, or could not be; nil: nobody asks.
 	Loaded func(model string, took time.Duration, err error)
 }
@@ -165,18 +169,20 @@ func (m *Models) Put(name string, number int64, v *Version) {
 
 // held is a version with who uses it. It is guarded by the lock of Models.
 type held struct {
-	model   string
-	number  int64
-	dir     string   // empty: it was put
-	version *Version // nil: it is not open
-	state   State
-	err     error // of one that serves: why that of another folder does not
-	uses    int
-	fresh   time.Time // when what could not be opened was written last
-	other   string    // the folder of what could not be opened in its place
-	asked   time.Time // when somebody asked for its rows last
-	suspect bool      // its files were changed in their place or could not be read: all of it is verified before it serves
-	retry   time.Time // when what could not be opened for another reason than what its files hold is tried again; zero: never
+	model    string
+	number   int64
+	dir      string   // empty: it was put
+	version  *Version // nil: it is not open
+	state    State
+	err      error // of one that serves: why that of another folder does not
+	uses     int
+	fresh    time.Time // when what could not be opened was written last
+	other    string    // the folder of what could not be opened in its place
+	asked    time.Time // when somebody asked for its rows last
+	verified bool      // its files were read beside requests, and are whole
+	damaged  error     // what is wrong with its files: another version takes its place
+	suspect  bool      // its files were changed in their place or could not be read: all of it is verified before it serves
+	retry    time.Time // when what could not be opened for another reason than what its files hold is tried again; zero: never
 }
 
 // retryAfter is how much longer than a failed attempt to open a version it takes until the next, so that a disk that does not answer is not read all the time.
@@ -200,7 +206,7 @@ func (h *held) waits() bool { return h.state == Loading && h.err != nil }
 
 // NewModels serves nothing until [Models.Configure].
 func NewModels(o ModelsOptions) *Models {
-	o.Lease = cmp.Or(o.Lease, 30*time.Second)
+	o.Lease, o.VerifyRate = cmp.Or(o.Lease, 30*time.Second), cmp.Or(o.VerifyRate, 32<<20)
 	return &Models{o: o, log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)), cores: newCores(), models: map[string]*servable{}}
 }
 
@@ -384,6 +390,10 @@ func (m *Models) refresh(ctx context.Context, s *servable) error {
 		h := s.versions[number]
 		_, onDisk := there[number]
 		switch {
+		case h.state == Available && h.damaged != nil:
+			h.err, h.suspect = h.damaged, true
+			err = errors.Join(err, fmt.Errorf("model %s: version %d: %w", config.Name, number, h.err))
+			gone = append(gone, h)
 		case h.state == Available && (wanted[number] || len(wanted) == 0): // without others, the last good ones stay
 			served++
 			switch dir := there[number]; {
@@ -429,6 +439,8 @@ type onDisk interface {
 	Changed(ctx context.Context) error
 	// Verify reads all of them and returns what is wrong with them.
 	Verify(ctx context.Context) (faults []error, err error)
+	// VerifyPaced is Verify that calls pace with how many bytes it reads next.
+	VerifyPaced(ctx context.Context, pace func(bytes int) error) (faults []error, err error)
 }
 
 // dropChanged closes the versions whose files are not any more what was opened, or cannot be read: their requests fail or would get other rows. They are opened again when they are whole.
@@ -483,6 +495,10 @@ func (m *Models) load(ctx context.Context, s *servable, name string, number int6
 	fresh := changed(dir)
 	m.mu.Lock()
 	h := s.versions[number]
+	if h != nil && h.state == Available && h.dir == dir && h.damaged != nil {
+		m.mu.Unlock()
+		return false
+	}
 	if h != nil && h.state == Available && (h.dir == dir || h.other == dir && h.tried(fresh)) ||
 		h != nil && h.state == End && h.dir == dir && h.tried(fresh) {
 		serves := h.state == Available

@@ -53,7 +53,7 @@ func FuzzSlab(f *testing.F) {
 		if int64(len(s.ids)) != rows || int64(len(s.weights)) != rows*dim {
 			t.Fatalf("%d ids and %d weights of %d rows of %d", len(s.ids), len(s.weights), rows, dim)
 		}
-		sound := s.verify(t.Context(), name, make([]byte, 64)) == nil
+		sound := s.verify(t.Context(), name, make([]byte, 64), func(int) error { return nil }) == nil
 		for i, id := range append([]int64{table.Unhash(first), table.Unhash(last), 0, -1}, s.ids[:min(len(s.ids), 1000)]...) {
 			h, row := table.Hash(id), -1
 			if from, to, ok := s.part(h); ok {

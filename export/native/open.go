@@ -236,7 +236,7 @@ func (e *Export) Changed(ctx context.Context) error {
 			if buf == nil {
 				buf = make([]byte, verifyBytes)
 			}
-			if err := s.verify(ctx, name, buf); err != nil {
+			if err := s.verify(ctx, name, buf, func(int) error { return nil }); err != nil {
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}

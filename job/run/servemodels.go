@@ -158,7 +158,7 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, hangUp()) }()
-	models := serve.NewModels(serve.ModelsOptions{Recipe: ServingRecipe(o.Components), Rows: from, Part: o.Shard, Push: o.Pushes.params(), Logger: o.Logger, Loaded: metrics.Loaded})
+	models := serve.NewModels(serve.ModelsOptions{Recipe: ServingRecipe(o.Components), Rows: from, Part: o.Shard, Push: o.Pushes.params(), Logger: o.Logger, Loaded: metrics.Loaded, Verified: metrics.Verified})
 	defer models.Close()
 	metrics.Watch(models)
 	jobs, err := o.servedJobs(models)
@@ -241,6 +241,7 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	}
 	web := server.HTTP(promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	wg.Go(func() { models.Watch(run, o.Poll) })
+	wg.Go(func() { models.Verify(run, o.Poll) })
 	wg.Go(func() { file.watch(run, models, o.Poll) })
 	for _, m := range mirrors {
 		wg.Go(func() { m.run(run, o.Poll) })
