@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/monolith-go/monolith/export"
 	"github.com/monolith-go/monolith/export/native"
 	"github.com/monolith-go/monolith/export/onnx"
@@ -392,6 +394,11 @@ func (e *exporting) writeRows(ctx context.Context, r *result.ExportedModel, dir 
 			table.Rows, table.Earlier = stats.Rows+stats.Resumed, stats.Resumed
 			r.Drained = stats.Drained
 		}
+		if table.Rows == 0 && !r.Drained && e.of.Format != formatNative {
+			if err := e.empty(ctx, of); err != nil {
+				return err
+			}
+		}
 		r.Rows += table.Rows
 		r.Tables = append(r.Tables, table)
 	}
@@ -471,6 +478,24 @@ func (e *exporting) list(ctx context.Context, ids []uint64) error {
 
 // exportRemoved is how the name of an export ends that is being removed.
 const exportRemoved = ".removed"
+
+// empty writes a file with the columns of a table of which there is no row.
+func (e *exporting) empty(ctx context.Context, of exportRecipe) error {
+	_, src, err := of.plan(e.in, e.info, e.o.Components)
+	if err != nil {
+		return err
+	}
+	sink, err := of.sink(e.info, e.o.Components, src)
+	if err != nil {
+		return err
+	}
+	if s, ok := sink.(interface {
+		WriteEmpty(ctx context.Context, columns *arrow.Schema) error
+	}); ok {
+		return s.WriteEmpty(ctx, src.Schema())
+	}
+	return nil
+}
 
 // table writes the rows of one table.
 func (e *exporting) table(ctx context.Context, of exportRecipe) (pipeline.RunStats, error) {

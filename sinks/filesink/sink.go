@@ -50,6 +50,28 @@ func (s *Sink) String() string { return s.format.Name() + " " + s.opts.Dir }
 // Fingerprint implements [pipeline.Sink].
 func (s *Sink) Fingerprint() string { return s.format.Fingerprint() }
 
+// WriteEmpty writes one file with the columns and no row, for an input that has none: without it nothing says which columns there are. A file that is there already stays. Errors: as
+// [Writer].Write.
+func (s *Sink) WriteEmpty(ctx context.Context, columns *arrow.Schema) error {
+	w := &Writer{format: s.format, opts: s.opts}
+	const source = "empty"
+	name := fileName(stem(source, ""), 0, s.format.Extension())
+	if _, err := os.Stat(filepath.Join(s.opts.Dir, name)); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(s.opts.Dir, 0o755); err != nil {
+		return w.unavailable(err)
+	}
+	f, err := begin(ctx, s.opts.Dir, name, s.format, columns, 0)
+	if err != nil {
+		return w.cannotWrite(ctx, err)
+	}
+	if err := f.publish(ctx, covered{output: s.opts.Output, source: source}); err != nil {
+		return w.cannotWrite(ctx, err)
+	}
+	return nil
+}
+
 // Open implements [pipeline.Sink]. It makes the folder. Errors: [pipeline.ErrUnavailable].
 func (s *Sink) Open(_ context.Context, _ *pipeline.Env) (pipeline.Writer[*pipeline.Batch], error) {
 	w := &Writer{format: s.format, opts: s.opts, shown: s.shown, splits: map[pipeline.SplitID]*split{}}
