@@ -45,7 +45,7 @@ that are like another. Single rows are shown by monolith ps lookup, slots by mon
   monolith model describe job.yaml
   monolith model insight job.yaml
   monolith model diff runs/click/snapshots/snap-00000011 runs/click
-  monolith model nearest runs/click item 3:17`,
+  monolith model nearest runs/click embedding 2:17`,
 		Args: noOtherCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -285,7 +285,7 @@ slot are compared, or with --all-slots those of all slots that share the table, 
 snapshot of a folder is read; rows whose vector is zero are left out. The table is read twice and not held.
 
 The ID is the number that the model knows a value by, in decimal, hexadecimal with 0x, or as SLOT:SIGNATURE.`,
-		Example: `  monolith model nearest runs/click item 3:17
+		Example: `  monolith model nearest runs/click embedding 2:17
   monolith model nearest runs/click embedding 844424930131970 -k 50 --json`,
 		Args: exactly("a folder", "a table", "an id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
