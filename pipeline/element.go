@@ -72,7 +72,8 @@ const (
 	ColLineID = "__line_id__"
 )
 
-// LabelColumn is the column of a head's labels, of the type and range of [ColLabel], which is that of the empty name.
+// LabelColumn returns the column of a head's labels, of the type and range of [ColLabel]: __label_HEAD__ for a named head
+// (heads: in a job), and [ColLabel], __label__, for the empty name, the only head of a job with parse.label.
 func LabelColumn(head string) string {
 	if head == "" {
 		return ColLabel
