@@ -248,8 +248,11 @@ type ModelConfig interface {
 // ModelInputs are what a job gives a model beside its section.
 type ModelInputs struct {
 	Features []zoo.Feature
-	// Heads are what it predicts; none: one head, the probability of the label.
+	// Heads are what it predicts, at least one.
 	Heads []model.Head
+	// Unnamed reports whether the job has no heads of its own (parse.label). Heads then has one, the probability of the label,
+	// with the usual name.
+	Unnamed bool
 	// Tables are the embedding tables that have something of their own.
 	Tables []zoo.Table
 	Seed   uint64

@@ -173,7 +173,11 @@ func (m *Graph) Build(in component.ModelInputs) (model.Model, error) {
 	if err := trainable(g); err != nil {
 		return nil, fmt.Errorf("%q: %w", m.File, err)
 	}
-	heads, err := headsOf(g, in.Heads)
+	asked := in.Heads
+	if in.Unnamed {
+		asked = nil
+	}
+	heads, err := headsOf(g, asked)
 	if err != nil {
 		return nil, fmt.Errorf("%q: %w", m.File, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/loss"
+	"github.com/monolith-go/monolith/model/zoo"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/transforms/parse"
 )
@@ -28,6 +29,14 @@ func heads(c *spec.Config) []model.Head {
 		out = append(out, g)
 	}
 	return out
+}
+
+// modelHeads are those of the model: the job's, or the usual one of a job with a label alone.
+func modelHeads(c *spec.Config) []model.Head {
+	if len(c.Heads) > 0 {
+		return heads(c)
+	}
+	return zoo.Config{}.WithDefaults().Heads
 }
 
 // labels are what parsing makes for the heads. What a label may be is what the head's loss accepts.

@@ -26,7 +26,7 @@ func Model(c *spec.Config) (model.Model, error) {
 		return nil, fmt.Errorf("job: no model is chosen: %w", pipeline.ErrConfig)
 	}
 	m, err := section.Build(component.ModelInputs{
-		Features: features(c), Heads: heads(c), Tables: tables(c), Seed: c.Seed, Bias: rule(&c.Optimizer.Bias),
+		Features: features(c), Heads: modelHeads(c), Unnamed: len(c.Heads) == 0, Tables: tables(c), Seed: c.Seed, Bias: rule(&c.Optimizer.Bias),
 		Sparse: optim.Stored(rule(&c.Optimizer.Sparse), storage(c.PS.Storage)), Dense: rule(&c.Optimizer.Dense),
 	})
 	if err != nil {
