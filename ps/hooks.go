@@ -23,6 +23,18 @@ type TableRowsHook interface {
 	TableRows(table string, rows int64)
 }
 
+// Causes of [RowsRemovedHook].
+const (
+	Expired = "expired"
+	Evicted = "evicted"
+)
+
+// RowsRemovedHook is notified of rows that went by the retention.
+type RowsRemovedHook interface {
+	// RowsRemoved reports how many rows of a table went since it was called before, on all shards, because of [Expired] or [Evicted].
+	RowsRemoved(table, cause string, rows int64)
+}
+
 // TableBytesHook is notified of the memory of shards.
 type TableBytesHook interface {
 	// TableBytes reports the memory that a table takes on a shard, its index and what counts fids without a row included, as often as [TableRowsHook] is
@@ -60,6 +72,7 @@ type SnapshotUploadedHook interface {
 type Hooks struct {
 	requestDone  []RequestDoneHook
 	tableRows    []TableRowsHook
+	rowsRemoved  []RowsRemovedHook
 	tableBytes   []TableBytesHook
 	staleness    []StalenessHook
 	snapshotDone []SnapshotDoneHook
@@ -72,7 +85,7 @@ type Hooks struct {
 func NewHooks(hooks ...any) *Hooks {
 	return &Hooks{
 		requestDone: hook.Of[RequestDoneHook](hooks), tableRows: hook.Of[TableRowsHook](hooks),
-		tableBytes: hook.Of[TableBytesHook](hooks), staleness: hook.Of[StalenessHook](hooks), snapshotDone: hook.Of[SnapshotDoneHook](hooks),
+		rowsRemoved: hook.Of[RowsRemovedHook](hooks), tableBytes: hook.Of[TableBytesHook](hooks), staleness: hook.Of[StalenessHook](hooks), snapshotDone: hook.Of[SnapshotDoneHook](hooks),
 		uploadDone: hook.Of[UploadDoneHook](hooks), uploaded: hook.Of[SnapshotUploadedHook](hooks),
 		standby: hook.Of[StandbyHook](hooks),
 	}
@@ -95,6 +108,16 @@ func (h *Hooks) TableRows(table string, rows int64) {
 	}
 	for _, x := range h.tableRows {
 		x.TableRows(table, rows)
+	}
+}
+
+// RowsRemoved calls the hooks that implement [RowsRemovedHook].
+func (h *Hooks) RowsRemoved(table, cause string, rows int64) {
+	if h == nil {
+		return
+	}
+	for _, x := range h.rowsRemoved {
+		x.RowsRemoved(table, cause, rows)
 	}
 }
 

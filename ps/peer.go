@@ -180,6 +180,8 @@ type TableStats struct {
 	Name  string
 	Rows  int64
 	Bytes int64
+	// Removed are the rows that went by the retention since each shard's process began.
+	Removed table.Removed
 }
 
 // Rows is the number of rows of all tables.

@@ -36,6 +36,7 @@ type Metrics struct {
 	outLag     *prometheus.GaugeVec
 	request    *prometheus.HistogramVec
 	rows       *prometheus.GaugeVec
+	removed    *prometheus.CounterVec
 	tableBytes *prometheus.GaugeVec
 	term       *prometheus.GaugeVec
 	answers    *prometheus.GaugeVec
@@ -106,6 +107,8 @@ func newMetrics(m *maker) *Metrics {
 			"Time a request to the parameter server took.", "method", "code"),
 		rows: m.gauge("monolith_ps_rows",
 			"Embedding rows of a table on all shards.", "table"),
+		removed: m.counter("monolith_ps_rows_removed_total",
+			"Rows of a table on all shards that went by the retention: expired, or evicted for others.", "table", "cause"),
 		tableBytes: m.gauge("monolith_ps_table_bytes",
 			"Memory that a table takes on a shard: rows with their optimizers' state, index, and what counts ids without a row.", "shard", "table"),
 		term: m.gauge("monolith_ps_term",
@@ -225,6 +228,11 @@ func (h *Metrics) RequestDone(method, code string, d time.Duration) {
 // TableRows reports the number of rows of a table on all shards.
 func (h *Metrics) TableRows(table string, rows int64) {
 	h.rows.WithLabelValues(table).Set(float64(rows))
+}
+
+// RowsRemoved reports rows that went by the retention.
+func (h *Metrics) RowsRemoved(table, cause string, rows int64) {
+	h.removed.WithLabelValues(table, cause).Add(float64(rows))
 }
 
 // TableBytes reports the memory that a table takes on a shard; negative ends its series.

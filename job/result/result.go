@@ -135,6 +135,8 @@ type TrainResult struct {
 	BadRows map[string]int64 `json:"bad_rows,omitempty"`
 	// HeldOut counts the examples that this run passed over because the job holds them out (eval.holdout): each once for each epoch, however often it was read.
 	HeldOut int64 `json:"held_out,omitempty"`
+	// RowsRemoved are the rows of embedding tables that went by the job's retention meanwhile, by cause: expired, evicted.
+	RowsRemoved map[string]int64 `json:"rows_removed,omitempty"`
 	// LostRecords counts records that were gone before they were read and were passed over, Lost says which they were, up to
 	// the first hundred gaps.
 	LostRecords int64       `json:"lost_records,omitempty"`

@@ -20,6 +20,7 @@ type shards interface {
 	SetStateAt(ctx context.Context, member, generation uint64, key string, value []byte) error
 	Snapshot(ctx context.Context, o ps.SnapshotOptions) (ps.SnapshotInfo, error)
 	Newest(ctx context.Context) (*ps.SnapshotInfo, error)
+	Stats(ctx context.Context) (ps.Stats, error)
 	Progress(ctx context.Context, source string) (map[string]ps.Progress, error)
 	RollBack(ctx context.Context, generation uint64, why string) error
 	Join(ctx context.Context, o ps.JoinOptions) (member uint64, err error)

@@ -76,6 +76,20 @@ func Train(ctx context.Context, cfg *spec.Config, opts Options) (*result.TrainRe
 	return result, nil
 }
 
+// rowsRemoved counts the rows that went by the retention since the shards began, by cause. nil: there is none, or the shards do not say.
+func (t *trainer) rowsRemoved(ctx context.Context) map[string]int64 {
+	st, err := t.shards.Stats(ctx)
+	if rules := t.model.Layout().Retention; err != nil || !rules.Active() {
+		return nil
+	}
+	out := map[string]int64{}
+	for _, of := range st.Tables {
+		out[ps.Expired] += of.Removed.Expired
+		out[ps.Evicted] += of.Removed.Evicted
+	}
+	return out
+}
+
 // unsafe says what it means that no snapshot can be taken any more.
 func unsafe(err error) error {
 	return fault.Mark(
@@ -118,6 +132,8 @@ type trainer struct {
 	mu       sync.Mutex
 	splits   []string // of a source that may grow, by name; guarded by mu
 	known    *knownSplits
+	// removed are the rows that had gone by the retention when the run began, by cause.
+	removed map[string]int64
 	// repeated are the places ([placesOf]) where this run was last asked to conclude what had been concluded.
 	repeated string
 	// rows and steps count what this run did, heldOut what it passed over in front of it.
@@ -184,6 +200,7 @@ func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp fun
 	if err != nil {
 		return nil, err
 	}
+	t.removed = t.rowsRemoved(ctx)
 	if err := t.beginBackfill(ctx); err != nil {
 		return nil, errors.Join(err, t.closeShards())
 	}

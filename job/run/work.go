@@ -802,6 +802,14 @@ func (t *trainer) result(ctx context.Context) (*result.TrainResult, error) {
 		return nil, err
 	}
 	r.LostRecords, r.Lost = t.monitor.lostSoFar()
+	for cause, n := range t.rowsRemoved(ctx) {
+		if n -= t.removed[cause]; n > 0 {
+			if r.RowsRemoved == nil {
+				r.RowsRemoved = map[string]int64{}
+			}
+			r.RowsRemoved[cause] = n
+		}
+	}
 	r.ExamplesPerSecond = float64(t.rows) / max(r.Seconds, 1e-9)
 	maps.Copy(r.Metrics, t.state.Metrics)
 	if p := t.cfg.Train.Plateau; p != nil && t.state.Best != nil {

@@ -236,6 +236,8 @@ type Cluster struct {
 	before uint64
 	// turn is held by the one that takes a snapshot or gives the shards a state.
 	turn chan struct{}
+	// removals is the loop's.
+	removals removals
 	// verified knows which snapshots are whole; see prune.
 	verified snapshot.Verifier
 	// compactions is the one that is under way; see compact.
@@ -596,6 +598,8 @@ func (c *Cluster) sum(all []ps.Stats) ps.Stats {
 		for i := range s.Tables {
 			st.Tables[i].Rows += s.Tables[i].Rows
 			st.Tables[i].Bytes += s.Tables[i].Bytes
+			st.Tables[i].Removed.Expired += s.Tables[i].Removed.Expired
+			st.Tables[i].Removed.Evicted += s.Tables[i].Removed.Evicted
 		}
 		st.DenseBytes += s.DenseBytes
 		st.Staged += s.Staged
@@ -794,6 +798,7 @@ func (c *Cluster) reportRows(had int) int {
 	if err != nil {
 		return had // a part of the rows would be no number to show; the watch says what is wrong
 	}
+	c.removals.report(all, c.opts.Hooks, c.opts.Logger)
 	for _, t := range c.sum(all).Tables {
 		c.opts.Hooks.TableRows(t.Name, t.Rows)
 	}

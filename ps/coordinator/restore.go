@@ -425,6 +425,7 @@ func (c *Cluster) fitting(ctx context.Context, info *ps.SnapshotInfo) (*ps.Snaps
 	changes := fit.Notes
 	if !c.opts.ReadOnly {
 		changes = append(changes, c.opts.Layout.Rules().Changes(info.Rules, c.opts.Fit.Rename)...)
+		changes = append(changes, c.uncounted(info)...)
 	}
 	foreign := c.opts.From != "" && info.Path == c.opts.From
 	if (!fit.Exact || foreign) && c.opts.Dir != "" && c.opts.Restore == "" {
@@ -436,6 +437,27 @@ func (c *Cluster) fitting(ctx context.Context, info *ps.SnapshotInfo) (*ps.Snaps
 	}
 	c.differs(ctx, changes)
 	return info, nil
+}
+
+// uncounted says what a snapshot has counted of ids without a row that does not count under the layout's admission.
+func (c *Cluster) uncounted(info *ps.SnapshotInfo) (changes []string) {
+	rules := c.opts.Layout.Retention
+	for _, kind := range []snapshot.Kind{snapshot.KindWaiting, snapshot.KindFilter} {
+		var n int64
+		for _, f := range info.Files {
+			if f.Kind == kind {
+				n += f.Rows
+			}
+		}
+		switch {
+		case n == 0 || rules.Waits() && snapshot.Counted(rules.Admission) == kind:
+		case kind == snapshot.KindFilter:
+			changes = append(changes, "what the hash filter has counted of ids without a row is dropped: they begin from 0")
+		default:
+			changes = append(changes, fmt.Sprintf("the occurrences of %d ids without a row are dropped: they begin from 0", n))
+		}
+	}
+	return changes
 }
 
 // MadeOf begins the note of a snapshot that was made of another one, whose path follows.

@@ -58,7 +58,7 @@ func fromPart(r *psv1.WriteCutResponse) (*snapshot.Part, error) {
 func toStats(st ps.Stats) *psv1.StatsResponse {
 	r := &psv1.StatsResponse{DenseBytes: st.DenseBytes, Staged: int64(st.Staged), SnapshotFailures: int64(st.SnapshotFailures)}
 	for _, t := range st.Tables {
-		r.Tables = append(r.Tables, &psv1.TableStats{Name: t.Name, Rows: t.Rows, Bytes: t.Bytes})
+		r.Tables = append(r.Tables, &psv1.TableStats{Name: t.Name, Rows: t.Rows, Bytes: t.Bytes, Expired: t.Removed.Expired, Evicted: t.Removed.Evicted})
 	}
 	return r
 }
@@ -66,7 +66,7 @@ func toStats(st ps.Stats) *psv1.StatsResponse {
 func fromStats(r *psv1.StatsResponse) ps.Stats {
 	st := ps.Stats{DenseBytes: r.DenseBytes, Staged: int(r.Staged), SnapshotFailures: int(r.SnapshotFailures)}
 	for _, t := range r.Tables {
-		st.Tables = append(st.Tables, ps.TableStats{Name: t.Name, Rows: t.Rows, Bytes: t.Bytes})
+		st.Tables = append(st.Tables, ps.TableStats{Name: t.Name, Rows: t.Rows, Bytes: t.Bytes, Removed: table.Removed{Expired: t.Expired, Evicted: t.Evicted}})
 	}
 	return st
 }

@@ -166,6 +166,9 @@ func (s *Shard) Stats(st *ps.Stats) {
 	for i, t := range s.tables {
 		st.Tables[i].Rows += int64(t.Len())
 		st.Tables[i].Bytes += t.Bytes()
+		if r, ok := t.(*table.Retained); ok {
+			st.Tables[i].Removed = r.Removed()
+		}
 	}
 	for _, d := range s.dense {
 		st.DenseBytes += int64(4 * (len(d.weights) + len(d.state)))

@@ -84,6 +84,9 @@ func (x *index) place(s *segment) {
 	}
 }
 
+// numLines is how many lines there are.
+func (x *index) numLines() int { return int(x.bytes / 64) }
+
 func (x *index) segment(h uint64) *segment { return x.dir[h>>(64-x.depth)] }
 
 // linesOf returns the lines of the segment of h without the segment itself, which is seldom in the cache.

@@ -33,9 +33,13 @@ type Retained struct {
 	limit   *limit
 	sweeps  [2]sweep // of rows and of waiting fids
 	created int      // rows that the update under way creates
-	kept    Update   // of an update, what is applied; memory is reused
-	one     Update   // an occurrence of a waiting fid
-	gone    []int64
+	removed Removed
+	// shortest is the least time after which rows expire, 0: none do. hurry is how many lines of the index are to be looked at soon, because time has made a jump.
+	shortest int64
+	hurry    int
+	kept     Update // of an update, what is applied; memory is reused
+	one      Update // an occurrence of a waiting fid
+	gone     []int64
 }
 
 // NewRetained makes an empty table under a retention that must be valid, of a shard that is one of so many.
@@ -45,6 +49,9 @@ func NewRetained(spec param.Table, seed uint64, mem *Memory, rules param.Retenti
 	for slot := range t.expire {
 		r := rules.Of(slot)
 		t.expire[slot], t.least[slot] = r.Expire, r.Occurrences
+		if r.Expire > 0 && (t.shortest == 0 || r.Expire < t.shortest) {
+			t.shortest = r.Expire
+		}
 	}
 	if rules.Waits() && rules.Admission == param.AdmitExact {
 		t.waiting = New(waitingSpec(spec.Name), seed, mem)
@@ -69,8 +76,31 @@ func waitingSpec(name string) param.Table {
 	return param.Table{Name: name, Segments: []param.Segment{{Name: "none", Dim: 1, Optimizer: optim.Frozen{}}}}
 }
 
-// SetTime tells the event time and the one at which it began; 0: not known yet.
-func (t *Retained) SetTime(now, began int64) { t.now, t.began = now, began }
+// SetTime tells the event time and the one at which it began; 0: not known yet. After a jump the rows that have expired are looked for soon, so that they count soon.
+func (t *Retained) SetTime(now, began int64) {
+	if t.now > 0 && t.shortest > 0 && now-t.now >= t.shortest/jumpShare {
+		t.hurry = t.index.numLines()
+	}
+	t.now, t.began = now, began
+}
+
+// Removed counts rows by why they went. It counts from the table's beginning in this process.
+type Removed struct {
+	// Expired rows were not updated for retention.expire. Evicted ones made room for others (retention.table_memory).
+	Expired, Evicted int64
+}
+
+// Removed says how many rows went by the table's rules. A row that has expired counts when its memory is freed, or after a jump of time at once.
+func (t *Retained) Removed() Removed {
+	r := t.removed
+	if t.hurry > 0 { // they are not looked for yet
+		at := sweep{}
+		keys := t.sweep(t.Mem, &at, t.index.numLines(), nil)
+		slices.Sort(keys)
+		r.Expired += int64(len(slices.Compact(keys)))
+	}
+	return r
+}
 
 // expired reports whether a row of that time is gone.
 func (t *Retained) expired(key, last int64) bool {
@@ -150,8 +180,13 @@ func (t *Retained) Apply(u Update) {
 	if t.now == 0 || !t.rules.Expires() {
 		return
 	}
-	t.gone = t.sweep(t.Mem, &t.sweeps[0], sweepLines+sweepPerRow*t.created, t.gone[:0])
-	t.remove(t.gone)
+	lines := sweepLines + sweepPerRow*t.created
+	if t.hurry > 0 {
+		lines = max(lines, min(t.hurry, max(leastHurry, t.index.numLines()/mostHurries)))
+		t.hurry -= lines
+	}
+	t.gone = t.sweep(t.Mem, &t.sweeps[0], lines, t.gone[:0])
+	t.removed.Expired += t.remove(t.gone)
 	if t.waiting != nil {
 		t.gone = t.sweep(t.waiting, &t.sweeps[1], sweepLines+sweepPerRow*len(u.Keys), t.gone[:0])
 		t.waiting.Remove(t.gone)
@@ -210,7 +245,7 @@ func (t *Retained) takes(key int64, count uint32, u *Update) bool {
 			return true
 		}
 		t.gone = append(t.gone[:0], key)
-		t.remove(t.gone)
+		t.removed.Expired += t.remove(t.gone)
 	}
 	if u.Op == param.Train && t.least[slotOf(key)] > 0 && !t.admits(h, key, count, u) {
 		return false
@@ -261,24 +296,31 @@ func (t *Retained) lot(key int64, draw uint64) float64 {
 	return float64(param.Mix(param.Mix(t.lots, uint64(key)), draw)>>11) / (1 << 53)
 }
 
-// remove takes rows away.
-func (t *Retained) remove(keys []int64) {
+// remove takes rows away, and returns how many there were.
+func (t *Retained) remove(keys []int64) (removed int64) {
 	for i, k := range keys {
-		if t.Mem.Remove(keys[i:i+1]) > 0 && t.limit != nil {
+		if t.Mem.Remove(keys[i:i+1]) == 0 {
+			continue
+		}
+		removed++
+		if t.limit != nil {
 			t.limit.rows[t.limit.part(Hash(k))]--
 		}
 	}
+	return removed
 }
 
 // Remove implements [Table].
 func (t *Retained) Remove(keys []int64) (removed int) {
 	for _, k := range keys {
 		if id, ok := t.index.find(Hash(k), k); ok {
-			if !t.expired(k, t.slabs.metaOf(id).time) {
+			expired := t.expired(k, t.slabs.metaOf(id).time)
+			t.gone = append(t.gone[:0], k)
+			if n := t.remove(t.gone); expired {
+				t.removed.Expired += n
+			} else {
 				removed++
 			}
-			t.gone = append(t.gone[:0], k)
-			t.remove(t.gone)
 		}
 	}
 	return removed
@@ -411,6 +453,11 @@ const (
 	// creates: about 8 rows, so that a pass over the table ends before an eighth as many rows have come.
 	sweepLines  = 16
 	sweepPerRow = 3
+	// jumpShare is which share of the least retention.expire is a jump of time. Then a pass over the table takes mostHurries updates at most, or leastHurry lines
+	// each, if that is sooner.
+	jumpShare   = 8
+	mostHurries = 64
+	leastHurry  = 1 << 15
 )
 
 // sweep is how far a pass over an index is.
@@ -584,6 +631,7 @@ func (t *Retained) makeRoom(p uint64) bool {
 	for key, id := range t.index.over {
 		visit(key, id)
 	}
+	expired := len(l.gone)
 	if left := l.rows[p] - uint32(len(l.gone)); left >= l.most && l.policy != param.FullRefuse {
 		slices.SortFunc(l.found, func(a, b candidate) int {
 			if l.policy == param.FullRarest {
@@ -598,6 +646,7 @@ func (t *Retained) makeRoom(p uint64) bool {
 	if l.until != nil {
 		l.until[p] = until
 	}
-	t.remove(l.gone)
+	t.removed.Expired += t.remove(l.gone[:expired])
+	t.removed.Evicted += t.remove(l.gone[expired:])
 	return l.rows[p] < l.most
 }

@@ -538,3 +538,53 @@ func TestAdmissionExample(t *testing.T) {
 		}
 	}
 }
+
+// TestRemoved: rows that go by the rules are counted by their cause, right after a jump of time too, and each once. Rows that a caller removes are not.
+func TestRemoved(t *testing.T) {
+	t.Parallel()
+	spec := adagrad(8)
+	update := func(from, n int, time int64) table.Update {
+		u := table.Update{LR: 1, Time: time, Keys: make([]int64, n), Counts: make([]uint32, n), Grads: make([]float32, 8*n)}
+		for i := range u.Keys {
+			u.Keys[i], u.Counts[i] = int64(from+i), 1
+		}
+		return u
+	}
+	tab := table.NewRetained(spec, 1, nil, param.Retention{Default: param.SlotRetention{Expire: 100}}, 1)
+	defer tab.Close()
+	check := func(when string, want table.Removed) {
+		t.Helper()
+		if got := tab.Removed(); got != want {
+			t.Errorf("%s: %+v, want %+v", when, got, want)
+		}
+	}
+	tab.Apply(update(0, 50_000, 1000))
+	tab.SetTime(1000, 1000)
+	tab.Apply(update(0, 1000, 1090))
+	tab.SetTime(1090, 1000)
+	tab.Remove([]int64{7, 1_000_000})
+	check("before anything expires", table.Removed{})
+	tab.SetTime(1110, 1000) // a jump
+	check("after a jump", table.Removed{Expired: 49_000})
+	for i := range 100 {
+		tab.Apply(update(100_000+i, 1, 1110))
+		if i%10 == 0 {
+			check("while they are removed", table.Removed{Expired: 49_000})
+		}
+	}
+	if tab.Len() != 999+100 {
+		t.Errorf("%d rows are there, want %d: memory is freed soon after a jump", tab.Len(), 999+100)
+	}
+	tab.Apply(update(0, 1, 1110))
+
+	const rows = 1 << 13
+	full := table.NewRetained(spec, 1, nil, param.Retention{MaxBytes: rows * spec.RowBytes(), Full: param.FullOldest}, 1)
+	defer full.Close()
+	for i := range 2 * rows {
+		full.Apply(update(i, 1, int64(i+1)))
+		full.SetTime(int64(i+1), 1)
+	}
+	if got := full.Removed(); got.Evicted != 2*rows-int64(full.Len()) || got.Expired != 0 || got.Evicted < rows {
+		t.Errorf("%+v of %d rows, of which %d are there", got, 2*rows, full.Len())
+	}
+}

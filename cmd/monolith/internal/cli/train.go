@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -160,6 +161,9 @@ func writeTrained(w io.Writer, r *job.TrainResult) error {
 	rows = append(rows, badRows(r.BadRows)...)
 	if r.HeldOut > 0 {
 		rows = append(rows, []string{"held out", ui.Count(r.HeldOut) + " examples passed over (eval.holdout)"})
+	}
+	for _, cause := range slices.Sorted(maps.Keys(r.RowsRemoved)) {
+		rows = append(rows, []string{cause, ui.Count(r.RowsRemoved[cause]) + " rows of embedding tables (retention)"})
 	}
 	if r.LostRecords > 0 {
 		rows = append(rows, []string{"lost", fmt.Sprintf("%s records that were gone before they were read (on_gap: skip)", ui.Count(r.LostRecords))})

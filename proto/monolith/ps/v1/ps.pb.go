@@ -1323,10 +1323,13 @@ func (*StatsRequest) Descriptor() ([]byte, []int) {
 }
 
 type TableStats struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Rows          int64                  `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
-	Bytes         int64                  `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Rows  int64                  `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
+	Bytes int64                  `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Rows that went by the retention since the process began.
+	Expired       int64 `protobuf:"varint,4,opt,name=expired,proto3" json:"expired,omitempty"`
+	Evicted       int64 `protobuf:"varint,5,opt,name=evicted,proto3" json:"evicted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1378,6 +1381,20 @@ func (x *TableStats) GetRows() int64 {
 func (x *TableStats) GetBytes() int64 {
 	if x != nil {
 		return x.Bytes
+	}
+	return 0
+}
+
+func (x *TableStats) GetExpired() int64 {
+	if x != nil {
+		return x.Expired
+	}
+	return 0
+}
+
+func (x *TableStats) GetEvicted() int64 {
+	if x != nil {
+		return x.Evicted
 	}
 	return 0
 }
@@ -4357,12 +4374,14 @@ const file_monolith_ps_v1_ps_proto_rawDesc = "" +
 	"\bprogress\x18\x02 \x03(\v2\x15.monolith.ps.v1.SplitR\bprogress\",\n" +
 	"\x12DigestTextResponse\x12\x16\n" +
 	"\x06digest\x18\x01 \x01(\tR\x06digest\"\x0e\n" +
-	"\fStatsRequest\"J\n" +
+	"\fStatsRequest\"~\n" +
 	"\n" +
 	"TableStats\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04rows\x18\x02 \x01(\x03R\x04rows\x12\x14\n" +
-	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"\xa9\x01\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12\x18\n" +
+	"\aexpired\x18\x04 \x01(\x03R\aexpired\x12\x18\n" +
+	"\aevicted\x18\x05 \x01(\x03R\aevicted\"\xa9\x01\n" +
 	"\rStatsResponse\x122\n" +
 	"\x06tables\x18\x01 \x03(\v2\x1a.monolith.ps.v1.TableStatsR\x06tables\x12\x1f\n" +
 	"\vdense_bytes\x18\x02 \x01(\x03R\n" +
