@@ -33,7 +33,7 @@ const (
 func DataIn(dir string) string {
 	pattern := filepath.ToSlash(filepath.Clean(dir))
 	level, left := []string{dir}, dataNames
-	for range dataDepth {
+	for depth := range dataDepth {
 		var below []string
 		extension, files := "", 0
 		for _, d := range level {
@@ -59,9 +59,8 @@ func DataIn(dir string) string {
 				}
 			}
 		}
-		pattern += "/*"
 		if files > 0 {
-			return pattern + extension
+			return pattern + strings.Repeat("/*", depth+1) + extension
 		}
 		level = below
 	}

@@ -2,7 +2,6 @@ package filesource_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -158,7 +157,7 @@ func (g *growing) read(t *testing.T, file []byte) (rows []string) {
 		t.Fatal(err)
 	}
 	for {
-		b, err := r.Next(context.Background())
+		b, err := r.Next(t.Context())
 		if errors.Is(err, io.EOF) {
 			break
 		}

@@ -119,7 +119,7 @@ func (s *scanner) record() ([]byte, error) {
 				piece = s.buf
 			}
 			line := trim(piece)
-			if last && !s.complete && !(s.json && !long && isObject(line)) {
+			if last && !s.complete && (!s.json || long || !isObject(line)) {
 				return nil, s.unfinished("the last line has no line feed")
 			}
 			if !long && len(line) <= s.max {
