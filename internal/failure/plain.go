@@ -1,6 +1,9 @@
 package failure
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Kind is [New] for an error whose text says of what kind it is and nothing else: [Plain] leaves it out.
 func Kind(code Code, text string) error { return &kind{coded{code, text}} }
@@ -81,10 +84,5 @@ func alone(text string, begin, end int) bool {
 
 // isPrefix reports whether a word is a name that our packages put before their errors.
 func isPrefix(word string) bool {
-	for _, name := range strings.Fields(prefixes) {
-		if name == word {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(strings.Fields(prefixes), word)
 }

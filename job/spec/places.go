@@ -223,7 +223,7 @@ func (w *place) compare(o *place) verdict {
 	case w.key == o.key:
 		return apart
 	case w.topic != nil && o.topic != nil:
-		if w.topic.Topic == o.topic.Topic && commonBroker(w.topic.Brokers, o.topic.Brokers) && !(w.rows && o.rows) {
+		if w.topic.Topic == o.topic.Topic && commonBroker(w.topic.Brokers, o.topic.Brokers) && (!w.rows || !o.rows) {
 			return found
 		}
 		return apart
