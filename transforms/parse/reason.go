@@ -1,9 +1,11 @@
 package parse
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/monolith-go/monolith/internal/clip"
+	"github.com/monolith-go/monolith/internal/hint"
 )
 
 // The reasons for which a record is not used; they become values of a metric label.
@@ -44,6 +46,23 @@ func (e *rowError) Error() string {
 
 // Unwrap returns the detail.
 func (e *rowError) Unwrap() error { return e.err }
+
+// explain adds to the error of a record what the record seems to be and how to convert it, where that is known.
+func (p *program) explain(err error, payload []byte) {
+	row, ok := errors.AsType[*rowError](err)
+	if !ok {
+		return
+	}
+	h := hint.Wrapped(payload)
+	switch {
+	case h != "":
+	case p.Format == LibFM:
+		h = hint.LibFM(payload)
+	case p.Format == JSONL:
+		h = hint.JSON(payload)
+	}
+	row.err = hint.Explain(row.err, h)
+}
 
 func bad(reason, format string, args ...any) error {
 	return &rowError{reason, fmt.Errorf(format, clip.Args(args)...)}

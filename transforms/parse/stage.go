@@ -205,6 +205,9 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 			bytes = payload.Value(i)
 		}
 		err, other := r.read(bytes), false
+		if err != nil {
+			w.core.program.explain(err, bytes)
+		}
 		if err == nil && divided {
 			other, err = w.extract.elsewhere(r, bytes)
 		}
