@@ -113,6 +113,52 @@ func TestProposesOfParquetsTypes(t *testing.T) {
 	}
 }
 
+// TestInspectsWhatCannotBeRead: a file without a column that can be read has a name and a note for each column all the same.
+func TestInspectsWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		Attributes map[string]string `parquet:"attributes"`
+		Place      struct {
+			City string `parquet:"city"`
+			Zip  int64  `parquet:"zip"`
+		} `parquet:"place"`
+	}
+	file := filepath.Join(t.TempDir(), "rows.parquet")
+	if err := parquet.WriteFile(file, []row{{Attributes: map[string]string{"a": "b"}}}); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := job.ForTarget(file, job.LoadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := job.InspectSource(t.Context(), cfg, job.InspectOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Source == "" || len(info.Notes) < 2 || !strings.Contains(info.Notes[1], `column "place" cannot be read`) || !strings.Contains(info.Notes[1], "joined by dots") {
+		t.Errorf("%q, %q", info.Source, info.Notes)
+	}
+}
+
+// TestProposesPolicy: bad rows among those that were tried are counted and skipped, and a whole file without one keeps the strict policy.
+func TestProposesPolicy(t *testing.T) {
+	t.Parallel()
+	clean := "user,item,click\n" + strings.Repeat("1,a,1\n2,b,0\n", 50)
+	for name, tt := range map[string]struct{ text, want string }{
+		"clean":    {clean, "  on_bad_row: fail "},
+		"one torn": {clean + "2,c\n", "  # 1 of the 101 records that were tried are bad rows. The first: "},
+		"half":     {clean + strings.Repeat("3\n", 90), "  max_bad_share: 0.74 "},
+	} {
+		text, err := proposed(t, "rows.csv", tt.text)
+		if err != nil || !strings.Contains(text, tt.want) || strings.Contains(text, "on_bad_row: skip") == strings.Contains(text, "on_bad_row: fail ") {
+			t.Errorf("%s: %v, no %q in\n%s", name, err, tt.want, text)
+		}
+	}
+	if text, err := proposed(t, "rows.jsonl", strings.Repeat(`{"user": NaN, "click": 1}`+"\n", 9)); err == nil || !strings.Contains(err.Error(), "write null") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
 // TestProposesTheLatest: where a column says when a record happened, a comment holds out from a value of it on, and is about a tenth of the records when it takes
 // effect; other columns are none.
 func TestProposesTheLatest(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/bits"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,6 +16,7 @@ const (
 	maxExamples = 5
 	maxDistinct = 1000
 	maxColumns  = 10_000
+	maxTypes    = 8
 )
 
 // Column describes what the records looked at have under one name.
@@ -23,10 +25,12 @@ type Column struct {
 	// Type is what the format calls it; the first one seen.
 	Type string
 	// Rows is how many records have a value, Values how many values those have, MinValues and MaxValues in one of them.
+	// Nulls and empty texts are no values.
 	Rows, Values         int64
 	MinValues, MaxValues int
-	// Numbers and Integers count the values that are numbers, or text that is one; Texts those that are text.
-	Numbers, Integers, Texts int64
+	// Numbers and Integers count the values that are numbers, or text that is one; Texts those that are text. Wholes are
+	// the numbers that are whole and written as 667.0; they are no Integers.
+	Numbers, Integers, Texts, Wholes int64
 	// Min, Max and Mean are of the numbers.
 	Min, Max, Mean float64
 	// Distinct is how many different values there are, at most 1,000 of which are distinguished.
@@ -36,6 +40,7 @@ type Column struct {
 
 	seen       map[string]struct{}
 	again      bool           // a value came that had come before
+	fractions  int64          // numbers that are not whole
 	thousands  int64          // whole numbers that are thousands
 	separators map[byte]int64 // texts that hold it
 	prose      int64          // texts with a blank after one, as in a sentence
@@ -46,6 +51,30 @@ type Column struct {
 	objects    int64
 	stamps     stamps
 	holds      []uint64 // a bit a record: it has a value that is not 0
+	types      []string // all that were seen
+	rows       kinds
+	widths     map[int]int64 // records by how many values they have
+	padding    Padding
+	pieces     map[byte]*pieces // of texts, by the separator that cuts them
+}
+
+// kinds counts the records of a column by what they hold. A record with values of several kinds is mixed.
+type kinds struct {
+	ints     int64 // whole numbers, true or false
+	floats   int64 // numbers of which one at least has a fraction, or is no number
+	wholes   int64 // the same, but all of them are whole
+	texts    int64
+	mixed    int64 // texts and numbers, objects, lists within lists, and numbers that nothing can hold
+	outside  int64 // whole numbers, of which one at least is below 0 or above 2^48 - 1
+	beyond   int64 // whole numbers of text, of which one at least does not fit 64 bits
+	odd      int64 // texts of which one at least is no number that a dense feature takes
+	infinite int64 // floats of which one is NaN or an infinity
+}
+
+// pieces is what a separator makes of texts.
+type pieces struct {
+	outside int64 // texts with a piece that is a whole number below 0 or above 2^48 - 1
+	padding Padding
 }
 
 // Columns gathers what records hold. The zero value is ready; it is not for concurrent use.
@@ -75,9 +104,15 @@ func (c *Columns) Add(fields []Field) {
 			if len(c.List) == maxColumns {
 				continue
 			}
-			col = &Column{Name: f.Name, seen: map[string]struct{}{}, separators: map[byte]int64{}, stamps: stamps{named: timeName.MatchString(strings.TrimSpace(f.Name))}}
+			col = &Column{
+				Name: f.Name, seen: map[string]struct{}{}, separators: map[byte]int64{}, widths: map[int]int64{}, pieces: map[byte]*pieces{},
+				stamps: stamps{named: timeName.MatchString(strings.TrimSpace(f.Name))},
+			}
 			c.byName[f.Name] = col
 			c.List = append(c.List, col)
+		}
+		if f.Value != nil && !slices.Contains(col.types, f.Type) && len(col.types) < maxTypes {
+			col.types = append(col.types, f.Type)
 		}
 		if col.Type == "" || col.Type == "null" || col.Type == "none" {
 			col.Type = f.Type
@@ -110,22 +145,68 @@ func (c *Column) numHolding(other *Column) (n, alone int) {
 
 // add takes the values of one record and reports whether there is one that is not 0.
 func (c *Column) add(v any) (holds bool) {
-	if v == nil {
-		return false
-	}
 	list, ok := v.([]any)
 	if !ok {
 		list = []any{v}
+	}
+	if slices.ContainsFunc(list, isNone) {
+		list = slices.DeleteFunc(slices.Clone(list), isNone)
+	}
+	if len(list) == 0 {
+		return false
 	}
 	c.Rows++
 	if c.Rows == 1 {
 		c.MinValues = len(list)
 	}
 	c.MinValues, c.MaxValues = min(c.MinValues, len(list)), max(c.MaxValues, len(list))
+	if _, known := c.widths[len(list)]; known || len(c.widths) < maxDistinct {
+		c.widths[len(list)]++
+	}
+	var r rowKinds
 	for _, x := range list {
-		holds = c.value(x) || holds
+		holds = c.value(x, &r) || holds
+	}
+	c.rows.add(&r)
+	if len(list) > 1 {
+		c.padding.Add(len(list), func(i int) string { return Show(list[i]) })
 	}
 	return holds
+}
+
+// isNone reports whether a value is none: null or an empty text, which features leave out.
+func isNone(v any) bool { return v == nil || v == "" }
+
+// rowKinds says what the values of one record are.
+type rowKinds struct {
+	ints, wholes, floats, texts, others bool
+	outside, beyond, odd, infinite      bool
+}
+
+// add counts a record.
+func (k *kinds) add(r *rowKinds) {
+	numbers := r.ints || r.wholes || r.floats
+	switch {
+	case r.others || r.texts && numbers:
+		k.mixed++
+		return
+	case r.texts:
+		k.texts++
+	case r.floats:
+		k.floats++
+	case r.wholes:
+		k.wholes++
+	default:
+		k.ints++
+	}
+	for _, c := range []struct {
+		is bool
+		n  *int64
+	}{{r.outside, &k.outside}, {r.beyond, &k.beyond}, {r.odd, &k.odd}, {r.infinite, &k.infinite}} {
+		if c.is {
+			*c.n++
+		}
+	}
 }
 
 var (
@@ -136,37 +217,60 @@ var (
 )
 
 // value takes one value and reports whether it is something else than 0.
-func (c *Column) value(x any) (holds bool) {
+func (c *Column) value(x any, r *rowKinds) (holds bool) {
 	c.Values++
 	text, isNum, whole, num, exact := "", true, false, 0.0, int64(0)
 	bare, dated := "", false
 	switch x := x.(type) {
 	case int64:
 		num, whole, exact = float64(x), true, x
+		r.ints = true
+	case uint64:
+		num, whole = float64(x), true
+		r.others = true
 	case float32:
 		num = float64(x)
+		c.float(num, r)
 	case float64:
 		num = x
+		c.float(num, r)
+	case NotFinite:
+		isNum = false
+		r.floats, r.infinite = true, true
 	case bool:
 		if x {
 			num = 1
 		}
+		r.ints = true
 	case string:
 		c.Texts++
 		text = x
+		r.texts = true
 		var err error
 		bare = strings.TrimSpace(x) // lines may have a blank behind each comma
 		if isNum = mayBeNumber(bare); isNum {
 			num, err = decimal.Parse(bare, 64)
 			isNum = err == nil
 		}
-		if (!isNum || math.IsNaN(num)) && c.word == "" {
+		finite := isNum && !math.IsNaN(num) && !math.IsInf(num, 0)
+		if !finite && c.word == "" {
 			c.word = bare
 		}
+		_, isTruth := decimal.Truth(x)
+		if r.odd = r.odd || !finite && !isTruth; isTruth {
+			c.truths++
+		}
 		// What cannot be is not asked: wide files have millions of values, and an error or a match of a pattern takes longer than all else.
-		if whole = isNum && !strings.ContainsAny(bare, ".eE"); whole {
+		if whole = isNum && !strings.ContainsAny(bare, ".eEnNxX"); whole {
 			exact, err = strconv.ParseInt(bare, 10, 64)
+			if err != nil {
+				_, err = strconv.ParseUint(bare, 10, 64)
+				r.outside, r.beyond = true, true
+			}
 			whole = err == nil
+		} else if finite && isWhole(num) && strings.HasSuffix(bare, ".0") {
+			c.Wholes++
+			r.outside = r.outside || isOutside(num)
 		}
 		if len(bare) >= len("1.1.2000") && strings.ContainsAny(bare, "-/.") && isTime.MatchString(bare) {
 			dated = true
@@ -175,20 +279,16 @@ func (c *Column) value(x any) (holds bool) {
 		if strings.Contains(bare, ",") && isComma.MatchString(bare) {
 			c.commas++
 		}
-		if _, ok := decimal.Truth(x); ok {
-			c.truths++
-		}
-		for _, sep := range []byte("|,;") {
-			if !isNum && strings.IndexByte(x, sep) >= 0 {
-				c.separators[sep]++
-				if strings.Contains(x, string(sep)+" ") {
-					c.prose++
-				}
-			}
+		if !isNum {
+			c.cut(x)
 		}
 	default:
 		isNum = false
+		r.others = true
 		c.objects++
+	}
+	if whole && isOutside(num) {
+		r.outside = true
 	}
 	c.stamps.add(bare, dated, whole, exact)
 	if isNum && !math.IsNaN(num) && !math.IsInf(num, 0) {
@@ -204,6 +304,9 @@ func (c *Column) value(x any) (holds bool) {
 		}
 		c.Min, c.Max = min(c.Min, num), max(c.Max, num)
 		c.Mean += (num - c.Mean) / float64(c.Numbers)
+		if num != math.Trunc(num) {
+			c.fractions++
+		}
 	}
 	if text == "" {
 		text = Show(x)
@@ -223,14 +326,65 @@ func (c *Column) value(x any) (holds bool) {
 	return text != "" && (!isNum || num != 0)
 }
 
+// isOutside reports whether a whole number is no id as it is.
+func isOutside(x float64) bool { return x < 0 || x > 1<<48-1 }
+
+// isWhole reports whether a float is a whole number, and not one so large that its fraction is lost.
+func isWhole(x float64) bool { return x == math.Trunc(x) && math.Abs(x) < 1<<53 }
+
+// float takes note of a float that is a number.
+func (c *Column) float(x float64, r *rowKinds) {
+	if !isWhole(x) {
+		r.floats = true
+		return
+	}
+	c.Wholes++
+	r.wholes, r.outside = true, r.outside || isOutside(x)
+}
+
+// cut looks for separators in a text that is no number.
+func (c *Column) cut(text string) {
+	for _, sep := range []byte("|,;") {
+		if strings.IndexByte(text, sep) < 0 {
+			continue
+		}
+		c.separators[sep]++
+		if strings.Contains(text, string(sep)+" ") {
+			c.prose++
+			continue
+		}
+		p := c.pieces[sep]
+		if p == nil {
+			p = &pieces{}
+			c.pieces[sep] = p
+		}
+		list := slices.DeleteFunc(strings.Split(text, string(sep)), func(s string) bool { return s == "" })
+		outside := slices.ContainsFunc(list, func(s string) bool {
+			if !mayBeNumber(s) || strings.ContainsAny(s, ".eEnNxX") {
+				return false
+			}
+			x, err := strconv.ParseFloat(s, 64)
+			return err == nil && isOutside(x)
+		})
+		if outside {
+			p.outside++
+		}
+		if len(list) > 1 {
+			p.padding.Add(len(list), func(i int) string { return list[i] })
+		}
+	}
+}
+
 // mayBeNumber reports whether text begins as numbers do, infinities and NaN among them.
 func mayBeNumber(s string) bool {
 	return s != "" && strings.IndexByte("0123456789+-.iInN", s[0]) >= 0
 }
 
-// Kind is Type, or for text that is all numbers, what these are.
+// Kind is all types that were seen, or for text that is all numbers, what these are.
 func (c *Column) Kind() string {
 	switch {
+	case len(c.types) > 1:
+		return strings.Join(c.types, ", ")
 	case c.Type != "text" || c.Numbers != c.Values || c.Values == 0:
 		return c.Type
 	case c.Integers == c.Values:

@@ -35,7 +35,8 @@ func TestSniff(t *testing.T) {
 	}{
 		"none":            {nil, ""},
 		"example":         {[][]byte{record(func(e *example.Encoder) { e.Int64s("user", 1) }), record(func(e *example.Encoder) { e.Floats("x", 1) })}, peek.TFExample},
-		"one is none":     {[][]byte{record(func(e *example.Encoder) { e.Int64s("user", 1) }), {0xff, 0xfe}}, peek.Binary},
+		"half are none":   {[][]byte{record(func(e *example.Encoder) { e.Int64s("user", 1) }), {0xff, 0xfe}}, peek.TFExample},
+		"most are none":   {[][]byte{record(func(e *example.Encoder) { e.Int64s("user", 1) }), {0xff, 0xfe}, {0xff}}, peek.Binary},
 		"json":            {lines(`{"a": 1}`, ` {"b": "x,y"}`), peek.JSONL},
 		"json list":       {lines(`[1, 2]`, `[3, 4]`), peek.CSV},
 		"libfm":           {lines("1 3:1 4:0.5", "-1 2:1"), peek.LibFM},
@@ -47,8 +48,124 @@ func TestSniff(t *testing.T) {
 		"empty record":    {[][]byte{{}}, peek.Text},
 		"text and binary": {[][]byte{[]byte("abc"), {0, 1, 2}}, peek.Binary},
 	} {
-		if got := peek.Sniff(tt.records); got != tt.want {
+		if got := peek.Sniff(tt.records, ""); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// TestSniffByMajority: a few records of another shape do not change the format, and the extension decides where the records leave it open.
+func TestSniffByMajority(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		text, extension, want string
+	}{
+		"a torn line of JSON":       {`{"a":1}|{"a":2,"cl|{"a":3}`, ".jsonl", peek.JSONL},
+		"the same, no extension":    {`{"a":1}|{"a":2,"cl|{"a":3}`, "", peek.JSONL},
+		"garbage first":             {`garbage|{"a":2}|{"a":3}`, "", peek.JSONL},
+		"NaN":                       {`{"a":NaN,"b":1}|{"a":2,"b":[Infinity, -Infinity]}`, "", peek.JSONL},
+		"a short line of csv":       {`user,item,click|1,2,1|2,2|2,3,0`, ".txt", peek.CSV},
+		"rows of libfm, no entries": {`1|0 3:1|1|0 4:1`, "", peek.LibFM},
+		"a comment in libfm":        {`# made today|1 3:1|0 4:1`, "", peek.LibFM},
+		"mostly torn csv":           {`a,b,c|1,2|3|4,5,6|7,8,9|1`, ".csv", peek.CSV},
+		"JSON in .csv":              {`{"a":1,"b":2}|{"a":3,"b":4}`, ".csv", peek.JSONL},
+		"commas in sentences":       {`one, two|three|four, five, six|seven, eight, nine, ten`, "", peek.Text},
+	} {
+		if got := peek.Sniff(lines(strings.Split(tt.text, "|")...), tt.extension); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// TestMisreadNames: what no job can read is named, with what to do.
+func TestMisreadNames(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`[{"a": 1},|{"a": 2}]`:           "a JSON list",
+		"{|\"a\": 1|}":                   "over several lines",
+		"a;b|1;2|3;4":                    `stand between ";"`,
+		"\x1f\x8b\x08|\x1f\x8b\x08":      "compressed with gzip",
+		"\x00\x00\x00\x00\x07{}|garbage": "schema registry's frame (schema 7)",
+		"1 qid:1 3:1|0 qid:1 4:1":        "a query (qid)",
+		"1 0:3:1|0 0:4:1":                "libffm's",
+		"1,2 3:1|0,1 4:1":                "several labels",
+		"1 3 4|0 7 9":                    "have no value",
+		"a,b|1,2":                        "",
+		"1\t3\t7|0\t4\t9":                "",
+	} {
+		records := lines(strings.Split(text, "|")...)
+		got := peek.Misread(peek.Sniff(records, ""), records)
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestPadding: a value that ends or begins most lists in runs of different lengths fills them up.
+func TestPadding(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		list func(i int) []string
+		want string
+	}{
+		"at the end": {func(i int) []string {
+			return slices.Concat([]string{"3", "5"}[:1+i%2], slices.Repeat([]string{"0"}, i%4))
+		}, "0"},
+		"at the beginning": {func(i int) []string { return slices.Concat(slices.Repeat([]string{"-1"}, i%4), []string{"3", "5"}) }, "-1"},
+		"one each":         {func(i int) []string { return []string{strconv.Itoa(i), "0"} }, ""},
+		"within too":       {func(i int) []string { return slices.Concat([]string{"0", "5"}, slices.Repeat([]string{"0"}, 1+i%4)) }, ""},
+		"others":           {func(i int) []string { return []string{strconv.Itoa(i), strconv.Itoa(i % 5)} }, ""},
+	} {
+		var p peek.Padding
+		for i := range 100 {
+			if list := tt.list(i); len(list) > 1 {
+				p.Add(len(list), func(i int) string { return list[i] })
+			}
+		}
+		if got, _, _, ok := p.Found(); got != tt.want || ok != (tt.want != "") {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// TestProposeOfMixedValues: nulls and empty texts are missing values, and a few values of another kind cost their records and not the column.
+func TestProposeOfMixedValues(t *testing.T) {
+	t.Parallel()
+	some := func(n int, special, usual any) func(int) any {
+		return func(i int) any {
+			if i < n {
+				return special
+			}
+			return usual
+		}
+	}
+	for name, tt := range map[string]struct {
+		format string
+		value  func(i int) any
+		want   string
+	}{
+		"an empty text":        {peek.JSONL, some(5, "", .5), "{name: x, kind: dense}   # in 95 % of the records; 0.5 to 0.5"},
+		"a null in lists":      {peek.JSONL, func(i int) any { return []any{int64(i % 7), nil} }, "{name: x, slot: 1}   # whole"},
+		"few texts":            {peek.JSONL, some(5, "NA", .5), "{name: x, kind: dense}   # 5 of 100 records are bad rows: text such as NA; 0.5 to 0.5"},
+		"few lists":            {peek.JSONL, func(i int) any { return []any{.5 + float64(i), .5}[:1+i/95] }, "{name: x, kind: dense, standardise: running}   # 5 of 100"},
+		"half texts":           {peek.JSONL, some(50, "NA", .5), "# - x: left out, 50 of 100 records hold numbers with a fraction, the others text, and no feature takes both"},
+		"half texts, whole":    {peek.JSONL, func(i int) any { return []any{"w", int64(i)}[i%2] }, "{name: x, slot: 1}"},
+		"half texts of csv":    {peek.CSV, some(49, "NA", "0.5"), "{name: x, slot: 1}   # numbers, and text such as NA, all taken as ids"},
+		"a text of csv":        {peek.CSV, func(i int) any { return []string{fmt.Sprint(float64(i) / 3), "NA"}[i/99] }, "{name: x, kind: dense, standardise: running}   # 1 of 100 records are bad rows: text such as NA"},
+		"JSON in JSON":         {peek.JSONL, func(i int) any { return fmt.Sprintf(`{"a": %d}`, i%9) }, "# - x: left out, its text is JSON"},
+		"numbers filled up":    {peek.JSONL, func(i int) any { return []any{int64(i%9 + 1), int64(0), int64(0), int64(0)}[:1+i%4] }, "{name: x, slot: 1, ignore: [0], combiner: mean}   # whole numbers: an id, or a quantity (then kind: dense)?; 0 fills up 75 of 75 lists"},
+		"split, filled up":     {peek.CSV, func(i int) any { return "7" + strings.Repeat("|-1", i%4) }, `{name: x, slot: 1, split: "|", combiner: mean, ignore: [-1]}`},
+		"numbers without sign": {peek.CSV, func(i int) any { return strconv.FormatUint(1<<63+uint64(i%9), 10) }, "{name: x, slot: 1, type: string}"},
+		"nothing":              {peek.CSV, some(0, nil, nil), "# - x: left out, no record has a value"},
+	} {
+		var c peek.Columns
+		for i := range 100 {
+			c.Add([]peek.Field{{Name: "click", Type: "number", Value: int64(i % 2)}, {Name: "x", Type: "any", Value: tt.value(i)}})
+		}
+		// What is always the same is left out, unless there is nothing else.
+		got := peek.Propose(&c, peek.ProposeOptions{Format: tt.format, Header: true}).YAML
+		if !strings.Contains(got, tt.want) {
+			t.Errorf("%s: no %s in\n%s", name, tt.want, got)
 		}
 	}
 }
@@ -67,7 +184,17 @@ func TestHeader(t *testing.T) {
 		"words only":         {"name,city", []string{"ann,rome", "bob,oslo"}, true},
 		"twice":              {"a,b,a", []string{"1,2,3"}, true},
 		"twice among words":  {"a,b,a", []string{"c,d,e"}, false},
-		"empty":              {"a,", []string{"1,2"}, false},
+		"empty":              {"a,", []string{"1,2"}, true},
+		"empty in between":   {"a,,click", []string{"1,x,0", "2,y,1"}, true},
+		"empty at the end":   {"a,x,click,", []string{"1,x,0,"}, true},
+		"empty among words":  {"a,,b", []string{"c,d,e"}, false},
+		"empty in data":      {"u1,,3", []string{"u2,5,4"}, false},
+		"a year":             {"a,2024,click", []string{"1,x,0"}, true},
+		"years above counts": {"user,2023,2024,click", []string{"u1,5,6,0", "u2,1,0,1"}, true},
+		"years above years":  {"u1,1999", []string{"u2,2001", "u3,2003"}, false},
+		"running numbers":    {"label,0,1,2", []string{"1,.5,.1,7", "0,.2,.5,9"}, true},
+		"no value in data":   {"NA,x,y", []string{"1,x,z", "2,q,y"}, false},
+		"header again":       {"user,click", []string{"u1,1", "user,click", "u2,0"}, true},
 		"no name in front":   {",a,b", []string{"0,1,2"}, true},
 		"only no name":       {"", []string{"0"}, false},
 		"alone":              {"a,b", nil, true},
@@ -494,7 +621,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(record(func(e *example.Encoder) { e.Int64s("user", 1, 2); e.Bytes("x", []byte{0xff}) }))
 	f.Fuzz(func(t *testing.T, r []byte) {
 		var c peek.Columns
-		for _, format := range []string{peek.Sniff([][]byte{r}), peek.TFExample, peek.JSONL, peek.CSV, peek.TSV, peek.LibFM} {
+		for _, format := range []string{peek.Sniff([][]byte{r}, ""), peek.TFExample, peek.JSONL, peek.CSV, peek.TSV, peek.LibFM} {
 			fields, err := peek.Decode(format, nil, r)
 			if err != nil {
 				continue

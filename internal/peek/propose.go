@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/monolith-go/monolith/internal/hint"
 )
 
 // Proposal is a parse section for records that were looked at.
@@ -70,6 +73,7 @@ func Propose(c *Columns, o ProposeOptions) Proposal {
 	line("  features:")
 	slot := 0
 	var others []*Column // more labels
+	choices := c.choose(label, o)
 	for _, col := range c.List {
 		if label != nil && col == label {
 			continue
@@ -79,21 +83,21 @@ func Propose(c *Columns, o ProposeOptions) Proposal {
 			others = append(others, col)
 			continue
 		}
-		text, why := col.feature(o.Format, slot+1, c.Records)
-		if text == "" {
-			line("    # - %s: left out, %s", quote(col.Name), why)
+		f := choices[col](slot + 1)
+		if f.text == "" {
+			line("    # - %s: left out, %s", quote(col.Name), f.why)
 			continue
 		}
-		if strings.Contains(text, "kind: dense") {
+		if f.dense {
 			p.Dense++
 		} else {
 			slot++
 			p.Sparse++
 		}
-		if why != "" {
-			text += "   # " + why
+		if f.why != "" {
+			f.text += "   # " + f.why
 		}
-		line("    - %s", text)
+		line("    - %s", f.text)
 	}
 	switch label {
 	case nil:
@@ -122,6 +126,51 @@ func Propose(c *Columns, o ProposeOptions) Proposal {
 	p.Time, p.Latest = c.latest(label)
 	p.YAML = b.String()
 	return p
+}
+
+// choose makes features of all columns but the label's. Of those that cost records, the dearest are left out until
+// those that remain cost less than a third of the records together.
+func (c *Columns) choose(label *Column, o ProposeOptions) map[*Column]func(slot int) proposed {
+	out := map[*Column]func(slot int) proposed{}
+	names := map[string]int{}
+	for _, n := range o.Names {
+		names[n]++
+	}
+	var costly []*Column
+	cost, some, always := int64(0), false, false
+	put := func(constants bool) {
+		for _, col := range c.List {
+			make := func(slot int) proposed { return col.feature(o.Format, slot, c.Records, constants) }
+			if names[col.Name] > 1 {
+				make = func(int) proposed { return proposed{why: "the header names it more than once"} }
+			}
+			out[col] = make
+			if col == label || col.isLabelToo(label, c.Records) != "" {
+				continue
+			}
+			f := make(1)
+			some, always = some || f.text != "", always || f.always
+			if f.text != "" && f.bad > 0 {
+				costly, cost = append(costly, col), cost+f.bad
+			}
+		}
+	}
+	if put(false); !some && always {
+		put(true)
+	}
+	bad := func(col *Column) int64 { return out[col](1).bad }
+	slices.SortStableFunc(costly, func(a, b *Column) int { return cmp.Compare(bad(b), bad(a)) })
+	for _, col := range costly {
+		if 3*cost <= c.Records {
+			break
+		}
+		n := bad(col)
+		cost -= n
+		out[col] = func(int) proposed {
+			return proposed{why: fmt.Sprintf("%d of %d records would be bad rows, and other features cost some too", n, c.Records)}
+		}
+	}
+	return out
 }
 
 // isLabelToo says why a column looks like a label beside the one that is predicted, or "": it is a number and named like one, such as
@@ -208,9 +257,8 @@ func (c *Columns) label(named string) *Column {
 	if named != "" {
 		return c.byName[named]
 	}
-	fits := func(col *Column) bool {
-		return col.MaxValues == 1 && col.Rows > 0 && (col.Numbers == col.Values || col.truths == col.Values)
-	}
+	// Records whose label is no number, as in torn lines, are bad rows.
+	fits := func(col *Column) bool { return col.Rows > 0 && 10*col.widths[1] >= 9*col.Rows && col.isLabel() }
 	for _, name := range labelNames {
 		for _, col := range c.List {
 			if strings.EqualFold(col.Name, name) && (fits(col) || col.Distinct == 2 && col.Texts == col.Rows && col.MaxValues == 1) {
@@ -220,7 +268,7 @@ func (c *Columns) label(named string) *Column {
 	}
 	var found *Column
 	for _, col := range c.List {
-		if fits(col) && col.Rows == c.Records && col.Distinct == 2 && (col.Min == 0 && col.Max == 1 || col.truths > 0) {
+		if fits(col) && col.Rows == c.Records && col.Numbers+col.truths == col.Values && col.Distinct == 2 && (col.Min == 0 && col.Max == 1 || col.truths > 0) {
 			if found != nil {
 				return nil
 			}
@@ -230,15 +278,23 @@ func (c *Columns) label(named string) *Column {
 	return found
 }
 
+// isLabel reports whether most values are numbers, or true and false.
+func (c *Column) isLabel() bool {
+	return c.mostly(c.Numbers) || c.mostly(c.truths)
+}
+
+// mostly reports whether so many values are four in five of all.
+func (c *Column) mostly(n int64) bool { return n > 0 && 5*n >= 4*c.Values }
+
 // positive is the condition that makes 0 and 1 of a label, or "" when it is that; in libfm -1 is 0 too.
 func positive(c *Column, libfm bool) string {
-	if c.truths == c.Values && c.Values > 0 {
+	if c.mostly(c.truths) {
 		return ""
 	}
-	if c.Numbers < c.Values {
+	if !c.mostly(c.Numbers) {
 		return c.positiveText()
 	}
-	if c.Min >= 0 && c.Max <= 1 && c.Distinct <= 2 || libfm && c.Min == -1 && c.Max == 1 && c.Distinct == 2 {
+	if c.Min >= 0 && c.Max <= 1 && (c.fractions == 0 || c.Distinct <= 2) || libfm && c.Min == -1 && c.Max == 1 && c.Distinct == 2 {
 		return ""
 	}
 	// A count or an amount of which many are 0: whether there is one.
@@ -286,7 +342,7 @@ func (c *Column) positiveText() string {
 // values says what there is, for who chooses of it.
 func (c *Column) values() string {
 	switch {
-	case c.Numbers == c.Values:
+	case c.mostly(c.Numbers):
 		return number(c.Min) + " to " + number(c.Max)
 	case c.Distinct == 2 && len(c.Examples) == 2:
 		return fmt.Sprintf("%q or %q", Show(c.Examples[0]), Show(c.Examples[1]))
@@ -335,101 +391,150 @@ func (c *Column) isTime() bool {
 // maxQuantity is the most that a number of a dense feature may be before it is scaled.
 const maxQuantity = 1e15
 
-// feature writes a column as a feature in YAML's flow style; "" when it is none, and why.
-func (c *Column) feature(format string, slot int, records int64) (text, why string) {
+// proposed is a column as a feature.
+type proposed struct {
+	// text is in YAML's flow style; empty: the column is left out.
+	text string
+	// why is a comment: what is guessed, or why the column is left out.
+	why   string
+	dense bool
+	// always reports that the column is left out because all records have the same value.
+	always bool
+	// bad is how many of the records are bad rows with this feature.
+	bad int64
+}
+
+// tooMany reports whether a column costs more records than it is worth.
+func tooMany(bad, records int64) bool {
+	if records < manyRecords {
+		return 3*bad > records
+	}
+	return 10*bad > records
+}
+
+// feature makes a feature of a column, or says why there is none. constants takes those that are always the same too.
+func (c *Column) feature(format string, slot int, records int64, constants bool) proposed {
 	name := quote(c.Name)
 	if len(c.Name) >= 4 && strings.HasPrefix(c.Name, "__") && strings.HasSuffix(c.Name, "__") {
-		name = quote(strings.Trim(c.Name, "_")) + ", column: " + quote(c.Name)
+		name = quote(cmp.Or(strings.Trim(c.Name, "_"), "column")) + ", column: " + quote(c.Name)
 	}
 	few := ""
 	if c.Rows < records {
 		few = fmt.Sprintf("in %s of the records", Share(c.Rows, records))
 	}
-	and := func(s string) string {
-		if few != "" && s != "" {
-			return few + "; " + s
-		}
-		return few + s
+	and := func(parts ...string) string {
+		return strings.Join(slices.DeleteFunc(append([]string{few}, parts...), func(s string) bool { return s == "" }), "; ")
 	}
+	leaveOut := func(format string, args ...any) proposed { return proposed{why: fmt.Sprintf(format, args...)} }
 	called := strings.TrimSpace(c.Name)
 	dropped, once := c.once(records)
+	inLines := format == CSV || format == TSV
 	switch {
+	case !utf8.ValidString(c.Name):
+		return leaveOut("its name is not UTF-8: convert the file, with iconv -f latin1 -t utf-8 for example")
 	case c.Rows == 0:
-		return "", "no record has a value"
-	case c.objects > 0:
-		return "", "it holds " + c.Type + " values, which a feature cannot be made of"
-	case c.Distinct == 1 && c.Rows == records && records > 1:
-		return "", "it is always " + clip(Show(c.Examples[0]))
+		return leaveOut("no record has a value")
+	case c.objects > 0 && tooMany(c.rows.mixed, records):
+		return leaveOut("it holds %s values, which a feature cannot be made of", c.Kind())
+	case tooMany(c.rows.mixed, records):
+		return leaveOut("%d of %d records hold numbers and text in one list, or numbers that do not fit 64 bits", c.rows.mixed, records)
+	case c.wrapsJSON():
+		return leaveOut("its text is JSON: write the columns that it holds into the record itself")
+	case c.Distinct == 1 && c.Rows == records && records > 1 && !constants:
+		return proposed{why: "it is always " + clip(Show(c.Examples[0])), always: true}
 	case c.Type == "date", c.Type == "time", c.Type == "timestamp":
-		return "", "it is a " + c.Type + ", which is stored as a number"
+		return leaveOut("it is a %s, which is stored as a number", c.Type)
 	case timeName.MatchString(called), c.times == c.Values:
-		return "", "it looks like a time"
+		return leaveOut("it looks like a time")
 	case !idName.MatchString(called) && c.isTime():
-		return "", "it looks like a time, counted since 1970"
+		return leaveOut("it looks like a time, counted since 1970")
 	case dropped:
-		return "", once
+		return leaveOut("%s", once)
 	case c.commas == c.Values:
-		return "", `its numbers have a comma for a point, which nothing reads: write a point (a list of ids would have split: ",")`
+		return leaveOut(`its numbers have a comma for a point, which nothing reads: write a point (a list of ids would have split: ",")`)
 	}
-	sparse := func(more, why string) (string, string) {
-		if c.MaxValues > 1 {
+	sparse := func(bad int64, more string, why ...string) proposed {
+		if c.MaxValues > 1 && !strings.Contains(more, "combiner") {
 			more += ", combiner: mean"
 		}
-		if once != "" && why != "" {
-			why += "; "
-		}
-		why += once
-		return fmt.Sprintf("{name: %s, slot: %d%s}", name, slot, more), and(why)
+		return proposed{text: fmt.Sprintf("{name: %s, slot: %d%s}", name, slot, more), why: and(append(why, once)...), bad: bad}
 	}
-	numbers, integers := c.Numbers == c.Values, c.Integers == c.Values
-	inLines := format == CSV || format == TSV
-	inText := c.Texts > 0 && inLines
-	switch {
-	case !numbers || c.Texts > 0 && !inText:
+	asText := ", hash: hash" // takes texts, whatever whole numbers they are
+	if inLines || format == columnar || c.rows.ints+c.rows.wholes == 0 {
+		asText = ", type: string"
+	}
+	if c.rows.texts > 0 && (c.separator() != "" || !c.isQuantity(format, records)) {
+		bad := c.badIDs(format)
+		if tooMany(bad, records) {
+			return leaveOut("%d of %d records hold numbers with a fraction, the others text, and no feature takes both", bad, records)
+		}
+		note := c.badNote(bad, records, "numbers with a fraction")
 		if sep := c.separator(); sep != "" {
-			return sparse(fmt.Sprintf(", split: %q, combiner: mean", sep), "")
+			more, fills := fmt.Sprintf(", split: %q, combiner: mean", sep), &c.pieces[sep[0]].padding
+			if c.pieces[sep[0]].outside > 0 && !fills.isMinusOne() {
+				more += asText
+			}
+			return sparse(bad, more+fills.ignore(), note, fills.note())
 		}
 		if c.Distinct >= maxDistinct && c.Texts == c.Rows && strings.Contains(Show(c.Examples[0]), " ") {
-			return "", "it looks like free text"
+			return leaveOut("it looks like free text")
 		}
-		if c.Numbers > 0 && (c.Min < 0 || c.Max > 1<<48-1) { // ids of both kinds
-			if inLines {
-				return sparse(", type: string", "some are numbers below 0 or above 2^48, which are no ids as they are")
-			}
-			return sparse(", hash: hash", "some are numbers below 0 or above 2^48, which are no ids as they are")
+		if c.rows.outside > 0 { // ids of both kinds
+			return sparse(bad, asText+c.padding.ignore(), note, "some are numbers below 0 or above 2^48, which are no ids as they are")
 		}
 		mixed := ""
-		if 2*c.Numbers > c.Values && c.Integers < c.Numbers { // a quantity, but for some
+		if 2*c.Numbers > c.Values && c.Integers+c.Wholes < c.Numbers { // a quantity, but for some
 			mixed = fmt.Sprintf("numbers, and text such as %s, all taken as ids: for kind: dense leave such values empty", clip(Show(c.word)))
 		}
-		if format == "columns" { // a column's type is known before any value is
-			return sparse(", type: string", mixed)
+		if format == columnar { // a column's type is known before any value is
+			return sparse(bad, ", type: string"+c.padding.ignore(), note, mixed, c.padding.note())
 		}
-		return sparse("", mixed)
-	case integers && c.Type == "uint64" && c.Min < 0:
-		return sparse(", hash: hash", "of numbers without a sign, those from 2^63 on are read as negative ones: ids that stay apart")
-	case integers && (c.Min >= -1 || idName.MatchString(called)) && !denseName.MatchString(called) && (idName.MatchString(called) || c.Max > 1 || c.MaxValues > 1):
+		return sparse(bad, c.padding.ignore(), note, mixed, c.padding.note())
+	}
+	isID := idName.MatchString(called) && !denseName.MatchString(called)
+	whole := c.Integers+c.Wholes == c.Numbers && (c.Wholes == 0 || isID && inLines)
+	note := ""
+	if whole && c.Wholes > 0 {
+		note = "written as " + c.wholeExample()
+	}
+	bad := c.badIDs(format)
+	switch {
+	case whole && !tooMany(bad, records) && c.Type == "uint64" && c.Min < 0:
+		return sparse(bad, ", hash: hash", "of numbers without a sign, those from 2^63 on are read as negative ones: ids that stay apart")
+	case whole && !tooMany(bad, records) && (c.Min >= -1 || isID) && !denseName.MatchString(called) && (idName.MatchString(called) || c.Max > 1 || c.MaxValues > 1):
+		pad, more := c.padding.note(), c.padding.ignore()
+		if c.rows.beyond > 0 {
+			return sparse(bad, more+", type: string", note, "numbers from 2^63 on are no ids as they are", pad)
+		}
 		if c.Max > 1<<48-1 {
-			return sparse(", hash: hash", "numbers above 2^48 are no ids as they are")
+			return sparse(bad, more+", hash: hash", note, "numbers above 2^48 are no ids as they are", pad)
 		}
-		if c.Min < 0 {
-			return sparse(", hash: hash", fmt.Sprintf("whole numbers from %s: an id, or a quantity (then kind: dense, without hash)?", number(c.Min)))
+		if c.Min < 0 && !c.padding.isMinusOne() {
+			return sparse(bad, more+", hash: hash", note, fmt.Sprintf("whole numbers from %s: an id, or a quantity (then kind: dense, without hash)?", number(c.Min)), pad)
 		}
 		why := ""
 		if !idName.MatchString(called) {
 			why = "whole numbers: an id, or a quantity (then kind: dense)?"
 		}
-		return sparse("", why)
+		return sparse(bad, more, note, why, pad)
 	case max(-c.Min, c.Max) > maxQuantity && inLines:
-		return sparse(", type: string", "numbers above 10^15 are no quantities")
+		return sparse(0, ", type: string", "numbers above 10^15 are no quantities")
 	case max(-c.Min, c.Max) > maxQuantity:
-		return "", fmt.Sprintf("it has numbers up to %s, and a dense feature takes none above 10^15", number(max(-c.Min, c.Max)))
-	case c.MinValues != c.MaxValues:
-		return "", fmt.Sprintf("it holds %d to %d numbers, and a dense feature has a fixed width", c.MinValues, c.MaxValues)
+		return leaveOut("it has numbers up to %s, and a dense feature takes none above 10^15", number(max(-c.Min, c.Max)))
+	}
+	dim, bad := c.badNumbers(inLines)
+	if strings.HasPrefix(c.Type, "list<") && dim == 1 {
+		return leaveOut("it is a list with one number, and a dense feature of one number is no list")
+	}
+	if tooMany(bad, records) {
+		if c.MinValues != c.MaxValues {
+			return leaveOut("it holds %d to %d numbers, and a dense feature has a fixed width", c.MinValues, c.MaxValues)
+		}
+		return leaveOut("%d of %d records hold something else than numbers", bad, records)
 	}
 	more := ""
-	if c.MaxValues > 1 {
-		more = fmt.Sprintf(", dim: %d", c.MaxValues)
+	if dim > 1 {
+		more = fmt.Sprintf(", dim: %d", dim)
 	}
 	// Numbers far from the size of 1 drown the other features; where most are small and few are large, it is their size
 	// that shows it.
@@ -438,7 +543,88 @@ func (c *Column) feature(format string, slot int, records int64) (text, why stri
 	} else if most > 10 {
 		more += ", standardise: running"
 	}
-	return fmt.Sprintf("{name: %s, kind: dense%s}", name, more), and(fmt.Sprintf("%s to %s, mean %s", number(c.Min), number(c.Max), number(c.Mean)))
+	other := "other values"
+	if c.word != "" {
+		other = "text such as " + clip(Show(c.word))
+	}
+	return proposed{
+		text: fmt.Sprintf("{name: %s, kind: dense%s}", name, more), dense: true, bad: bad,
+		why: and(c.badNote(bad, records, other), fmt.Sprintf("%s to %s, mean %s", number(c.Min), number(c.Max), number(c.Mean))),
+	}
+}
+
+// columnar is the format of sources that have columns of a type each, such as Parquet.
+const columnar = "columns"
+
+// isQuantity reports whether a column with some texts holds numbers for a dense feature in nearly all records.
+func (c *Column) isQuantity(format string, records int64) bool {
+	switch format {
+	case columnar: // a column has one type
+		return false
+	case CSV, TSV:
+		if c.rows.odd == 0 {
+			return c.Numbers == c.Values
+		}
+		return 50*c.rows.odd <= records && c.Integers+c.Wholes < c.Numbers // as ids they train every record
+	}
+	return c.rows.floats > c.rows.texts
+}
+
+// badIDs is how many records a sparse feature cannot read, apart from numbers that need hash or type.
+func (c *Column) badIDs(format string) int64 {
+	if format == CSV || format == TSV {
+		return 0
+	}
+	return c.rows.mixed + c.rows.floats
+}
+
+// badNumbers is the width of a dense feature, and how many records it cannot read.
+func (c *Column) badNumbers(inLines bool) (dim int, bad int64) {
+	rows := int64(0)
+	for width, n := range c.widths {
+		if n > rows || n == rows && width < dim {
+			dim, rows = width, n
+		}
+	}
+	bad = c.rows.mixed + c.rows.infinite + c.Rows - rows
+	if inLines {
+		return dim, bad + c.rows.odd
+	}
+	return dim, bad + c.rows.texts
+}
+
+// badNote says what of the records are bad rows.
+func (c *Column) badNote(bad, records int64, what string) string {
+	if bad == 0 {
+		return ""
+	}
+	if c.rows.mixed == bad {
+		what = "values that no feature takes"
+	}
+	return fmt.Sprintf("%d of %d records are bad rows: %s", bad, records, what)
+}
+
+// wholeExample is a whole number with a fraction of 0, as it is written.
+func (c *Column) wholeExample() string {
+	for _, x := range c.Examples {
+		switch x := x.(type) {
+		case string:
+			if strings.HasSuffix(strings.TrimSpace(x), ".0") {
+				return strings.TrimSpace(x)
+			}
+		case float32, float64:
+			return Show(x) + ".0"
+		}
+	}
+	return "667.0"
+}
+
+// wrapsJSON reports whether the texts of the column are JSON objects.
+func (c *Column) wrapsJSON() bool {
+	return c.rows.texts == c.Rows && len(c.Examples) > 0 && !slices.ContainsFunc(c.Examples, func(x any) bool {
+		s, ok := x.(string)
+		return !ok || !hint.IsObject(s)
+	})
 }
 
 // Share renders a share as a percentage that is 100 % or 0 % only when it is exactly that.

@@ -2,6 +2,7 @@ package peek
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/csv"
 	"encoding/json"
@@ -14,8 +15,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/monolith-go/monolith/internal/decimal"
 	"github.com/monolith-go/monolith/internal/example"
+	"github.com/monolith-go/monolith/internal/hint"
 )
 
 // The formats that records are recognised in: those of a job's parse.format, and two that no job can read.
@@ -35,9 +36,16 @@ type Field struct {
 	Name string
 	// Type is what the format calls it: "int64_list", "number", "text".
 	Type string
-	// Value is int64, float32, float64, bool, string, [Bytes], nil, or a []any of these; of JSON also a map.
+	// Value is int64, uint64 from 2^63 on, float32, float64, bool, string, [Bytes], [NotFinite], [Huge], nil, or a []any of
+	// these; of JSON also a map.
 	Value any
 }
+
+// NotFinite is a float that is NaN or an infinity, as text: JSON has no such numbers.
+type NotFinite string
+
+// Huge is a number of JSON that neither 64 bits nor a float can hold, as it is written.
+type Huge string
 
 // Bytes is a value that is no text. In JSON it is {"base64": "..."}.
 type Bytes []byte
@@ -79,133 +87,6 @@ func isText(b []byte) bool {
 	return true
 }
 
-// Sniff recognises the format of records, which all must have: "" when there are none.
-func Sniff(records [][]byte) string {
-	if len(records) == 0 {
-		return ""
-	}
-	all := func(ok func([]byte) bool) bool {
-		return !slices.ContainsFunc(records, func(r []byte) bool { return !ok(r) })
-	}
-	fields := func(separator byte) bool {
-		n := bytes.Count(records[0], []byte{separator})
-		return n > 0 && all(func(r []byte) bool { return bytes.Count(r, []byte{separator}) == n })
-	}
-	switch {
-	case all(func(r []byte) bool {
-		return len(bytes.TrimSpace(r)) > 0 && bytes.TrimSpace(r)[0] == '{' && json.Valid(r)
-	}):
-		return JSONL
-	case all(func(r []byte) bool { f, err := example.All(r); return err == nil && len(f) > 0 }):
-		return TFExample
-	case !all(isText):
-		return Binary
-	case all(isLibFM):
-		return LibFM
-	case fields('\t'):
-		return TSV
-	case fields(','), all(func(r []byte) bool { return bytes.IndexByte(r, ',') > 0 }) && sameWidth(records):
-		return CSV
-	}
-	return Text
-}
-
-// Misread says what lines are that no job can read in a format that they look like, the first of which may name columns, and what to do about it; "" of others.
-func Misread(format string, lines [][]byte) string {
-	if len(lines) == 0 || format != CSV && format != TSV && format != Text {
-		return ""
-	}
-	first := bytes.TrimSpace(lines[0])
-	if rest, ok := bytes.CutPrefix(first, []byte{'['}); ok {
-		if rest = bytes.TrimSpace(rest); len(rest) == 0 || rest[0] == '{' {
-			return "it is a JSON list, and a record is an object in a line of its own: write them so, with jq -c '.[]' for example"
-		}
-	}
-	if bytes.ContainsAny(first, ",\t") {
-		return ""
-	}
-	for _, sep := range []string{"::", ";", "|"} {
-		n := bytes.Count(first, []byte(sep))
-		if n > 0 && !slices.ContainsFunc(lines, func(l []byte) bool { return bytes.Count(l, []byte(sep)) != n }) {
-			return fmt.Sprintf("its fields stand between %q, and those of a job between commas or tabs: write tabs, with sed 's/%s/\\t/g' for example, into a file whose name ends in .tsv", sep, sep)
-		}
-	}
-	return ""
-}
-
-// sameWidth reports whether all records have as many csv fields.
-func sameWidth(records [][]byte) bool {
-	width := 0
-	for _, r := range records {
-		f, err := csvFields(r)
-		if err != nil || width > 0 && len(f) != width {
-			return false
-		}
-		width = len(f)
-	}
-	return width > 1
-}
-
-func isLibFM(r []byte) bool {
-	parts := strings.Fields(string(r))
-	if len(parts) < 2 {
-		return false
-	}
-	if _, err := decimal.Parse(parts[0], 64); err != nil {
-		return false
-	}
-	for _, p := range parts[1:] {
-		index, value, ok := strings.Cut(p, ":")
-		_, err := strconv.ParseUint(index, 10, 64)
-		if _, err2 := decimal.Parse(value, 64); !ok || err != nil || err2 != nil {
-			return false
-		}
-	}
-	return true
-}
-
-// Header reports whether the first line of csv or tsv text names the columns, by the lines after it: names are not empty, no
-// numbers, and different, of which the first may be missing. A name that comes twice is one all the same where there are numbers below: reading the file says so.
-func Header(format string, first []byte, rest [][]byte) bool {
-	names, err := split(format, first)
-	if err != nil || len(names) == 0 {
-		return false
-	}
-	seen, twice := map[string]bool{}, false
-	for i, n := range names {
-		n = strings.TrimSpace(n)
-		if n == "" && i == 0 && len(names) > 1 {
-			continue // the index that pandas writes in front has no name
-		}
-		if n == "" || isNumber(n) {
-			return false
-		}
-		twice = twice || seen[n]
-		seen[n] = true
-	}
-	// Among words only, a header is known by words that do not come again below it.
-	for _, r := range rest {
-		values, err := split(format, r)
-		if err != nil || len(values) != len(names) {
-			continue
-		}
-		for i, v := range values {
-			if isNumber(v) {
-				return true
-			}
-			if v == names[i] {
-				return false
-			}
-		}
-	}
-	return !twice
-}
-
-func isNumber(s string) bool {
-	_, err := decimal.Parse(strings.TrimSpace(s), 64)
-	return err == nil
-}
-
 // split cuts a csv or tsv record into fields.
 func split(format string, record []byte) ([]string, error) {
 	record = bytes.TrimSuffix(bytes.TrimSuffix(record, []byte{'\n'}), []byte{'\r'})
@@ -242,7 +123,11 @@ func Decode(format string, columns []string, record []byte) ([]Field, error) {
 	case TFExample:
 		return decodeExample(record)
 	case JSONL:
-		return decodeJSON(record)
+		out, err := decodeJSON(record)
+		if err != nil {
+			return nil, hint.Explain(err, cmp.Or(hint.Wrapped(record), hint.JSON(record)))
+		}
+		return out, nil
 	case LibFM:
 		return decodeLibFM(record)
 	case CSV, TSV:
@@ -313,10 +198,10 @@ func decodeExample(record []byte) ([]Field, error) {
 	return out, nil
 }
 
-// float returns a number, or the text of what is none, which JSON cannot hold.
+// float returns a number, or [NotFinite].
 func float[T float32 | float64](x T) any {
 	if x-x != 0 { // an infinity or NaN
-		return strconv.FormatFloat(float64(x), 'g', -1, 64)
+		return NotFinite(strconv.FormatFloat(float64(x), 'g', -1, 64))
 	}
 	return x
 }
@@ -333,6 +218,7 @@ func decodeJSON(record []byte) ([]Field, error) {
 		return nil, errors.New("a JSON value, but no object")
 	}
 	var out []Field
+	at := map[string]int{}
 	for dec.More() {
 		key, err := dec.Token()
 		if err != nil {
@@ -347,23 +233,35 @@ func decodeJSON(record []byte) ([]Field, error) {
 		if list, ok := v.([]any); ok && len(list) == 0 {
 			f.Value = nil
 		}
+		// Of a name that comes twice the last value counts, as in training.
+		if i, twice := at[f.Name]; twice {
+			out[i] = f
+			continue
+		}
+		at[f.Name] = len(out)
 		out = append(out, f)
 	}
 	return out, nil
 }
 
-// plain turns JSON numbers into int64 where they are whole and float64 otherwise.
+// plain turns JSON numbers into int64 or uint64 where they are written as whole ones and into float64 otherwise.
 func plain(v any) any {
 	switch v := v.(type) {
 	case json.Number:
+		if strings.ContainsAny(v.String(), ".eE") {
+			x, err := v.Float64()
+			if err != nil {
+				return Huge(v)
+			}
+			return x
+		}
 		if x, err := v.Int64(); err == nil {
 			return x
 		}
-		x, err := v.Float64()
-		if err != nil {
-			return v.String()
+		if x, err := strconv.ParseUint(v.String(), 10, 64); err == nil {
+			return x
 		}
-		return x
+		return Huge(v)
 	case []any:
 		for i := range v {
 			v[i] = plain(v[i])
@@ -372,28 +270,37 @@ func plain(v any) any {
 	return v
 }
 
+// jsonType names a value's type; a list's is that of its values without nulls.
 func jsonType(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "null"
 	case bool:
 		return "true or false"
-	case int64, float64:
+	case int64, uint64, float64, Huge:
 		return "number"
 	case string:
 		return "text"
 	case []any:
-		if len(v) == 0 {
+		var of []string
+		for _, x := range v {
+			t := jsonType(x)
+			if x == nil || slices.Contains(of, t+"s") {
+				continue
+			}
+			of = append(of, t+"s")
+		}
+		if len(of) == 0 {
 			return "list"
 		}
-		return "list of " + jsonType(v[0]) + "s"
+		return "list of " + strings.Join(of, " and ")
 	}
 	return "object"
 }
 
 func decodeLibFM(record []byte) ([]Field, error) {
 	if !isLibFM(record) {
-		return nil, errors.New("not `label index:value ...`")
+		return nil, hint.Explain(errors.New("not `label index:value ...`"), hint.LibFM(record))
 	}
 	parts := strings.Fields(string(record))
 	out := []Field{{Name: "label", Type: "number", Value: plain(json.Number(parts[0]))}}
@@ -420,6 +327,10 @@ func Show(v any) string {
 		return strconv.FormatFloat(v, 'g', -1, 64)
 	case Bytes:
 		return v.String()
+	case NotFinite:
+		return string(v)
+	case Huge:
+		return string(v)
 	case []any:
 		if len(v) == 1 {
 			return Show(v[0])

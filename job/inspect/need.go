@@ -183,12 +183,7 @@ func (c *idCounts) read(ctx context.Context, cfg *spec.Config, o NeedOptions) (w
 	if err := l.read(ctx, cfg); err != nil {
 		return false, err
 	}
-	each := (int64(o.Sample) + int64(len(l.splits)) - 1) / int64(max(len(l.splits), 1))
-	whole = cfg.Source.Bounded() && l.sampled.late+l.sampled.skipped+len(l.sampled.faults) == 0
-	for _, n := range l.sampled.read {
-		whole = whole && n < each // it ended before it had given enough
-	}
-	return whole, nil
+	return l.readAll(cfg), nil
 }
 
 // add counts the ids of a batch.

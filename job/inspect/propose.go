@@ -1,12 +1,14 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"unicode"
 
 	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/internal/peek"
@@ -27,8 +29,9 @@ type ProposeOptions struct {
 }
 
 // Propose looks into a source, as [spec.ForTarget] understands it, and writes a job that trains on it, with comments on what
-// is guessed. The job loads. Errors: those of [spec.ForTarget] and [Source]; [pipeline.ErrConfig] when no job can be
-// made of what the records hold, and why.
+// is guessed. The job is tried on up to [triedRows] records before it is returned: it loads, and where it cannot read
+// all of them, train.on_bad_row is skip. Errors: those of [spec.ForTarget] and [Source]; [pipeline.ErrConfig] when no
+// job can be made of what the records hold, and why.
 func Propose(ctx context.Context, target string, opts ProposeOptions) (*result.Proposed, error) {
 	cfg, err := spec.ForTarget(target, opts.LoadOptions)
 	if err != nil {
@@ -70,17 +73,71 @@ func Propose(ctx context.Context, target string, opts ProposeOptions) (*result.P
 	if name == "" {
 		name = nameFor(target, cfg)
 	}
-	text := written(cfg, target, name, info, p)
 	var set []string
 	for _, s := range opts.Set { // the job holds no others
 		if !strings.HasPrefix(s, "parse.") {
 			set = append(set, s)
 		}
 	}
-	if _, err := spec.Decode([]byte(text), name+".yaml", spec.LoadOptions{Set: set, Components: opts.Components}); err != nil {
-		return nil, fmt.Errorf("job: the job made for %s is not right, which should not be: %w\n%s", target, errors.New(err.Error()), text)
+	tried := trial{good: 1}
+	var text string
+	for _, last := range []bool{false, true} {
+		text = written(cfg, target, name, info, p, tried)
+		made, err := spec.Decode([]byte(text), name+".yaml", spec.LoadOptions{Set: set, Components: opts.Components})
+		if err != nil {
+			return nil, fmt.Errorf("job: the job made for %s is not right, which should not be: %w\n%s", target, errors.New(err.Error()), text)
+		}
+		if last {
+			break
+		}
+		if tried, err = try(ctx, made, opts.Options); err != nil {
+			return nil, fmt.Errorf("job: no job can train on %s as it is: %w", target, err)
+		}
+		if tried.good == 0 && tried.bad > 0 {
+			return nil, fault("no job can train on %s: all %d records that were tried are bad rows, the first because of: %s", target, tried.bad, tried.first)
+		}
 	}
 	return &result.Proposed{Name: name, Job: text, Read: info.Read, Notes: info.Notes}, nil
+}
+
+// fewExamples is how many examples are too few to hold some out.
+const fewExamples = 50
+
+// triedRows is how many records a proposed job is tried on, of all splits.
+const triedRows = 100_000
+
+// trial is what a job made of a part of its source.
+type trial struct {
+	good, bad int64
+	first     string // why the first bad row is one
+	whole     bool   // that was the whole source
+}
+
+// try parses a part of a job's source. It trains nothing.
+func try(ctx context.Context, cfg *spec.Config, opts Options) (trial, error) {
+	l := &looking{
+		opts: Options{Logger: opts.Logger}, want: triedRows, timeout: cmp.Or(opts.Timeout, Timeout), bad: &keptBad{}, format: cfg.Parse.Format, parses: true,
+		ids: &idCounts{},
+	}
+	if !cfg.Source.Bounded() {
+		l.want = sampleRows
+	}
+	if err := l.read(ctx, cfg); err != nil && !errors.Is(err, pipeline.ErrUnavailable) {
+		return trial{}, err
+	}
+	return l.trial(cfg), nil
+}
+
+// trial sums up what was read.
+func (l *looking) trial(cfg *spec.Config) trial {
+	t := trial{good: l.ids.examples, whole: l.readAll(cfg)}
+	for _, n := range l.bad.Counts() {
+		t.bad += n
+	}
+	if len(l.bad.first) > 0 {
+		t.first = l.bad.first[0]
+	}
+	return t
 }
 
 // namesShown is how many names of columns an error lists.
@@ -109,8 +166,22 @@ func nameFor(target string, cfg *spec.Config) string {
 	return base
 }
 
+// oneLine makes a comment of a message.
+func oneLine(s string) string {
+	const most = 200
+	if r := []rune(strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " ")); len(r) > most {
+		return string(r[:most-1]) + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, strings.Join(strings.Fields(strings.ToValidUTF8(s, "?")), " "))
+}
+
 // written is the text of a job.
-func written(c *spec.Config, target, name string, info *result.SourceInfo, p peek.Proposal) string {
+func written(c *spec.Config, target, name string, info *result.SourceInfo, p peek.Proposal, tried trial) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Made by `monolith init %s` from %d records. What a column means it can only guess: look", target, info.Read)
@@ -145,19 +216,35 @@ func written(c *spec.Config, target, name string, info *result.SourceInfo, p pee
 	}
 	line("train:")
 	line("  batch: 512")
-	line("  on_bad_row: fail               # skip counts bad rows, dead_letter keeps them")
+	switch total := tried.good + tried.bad; {
+	case tried.bad > 0:
+		line("  # %d of the %d records that were tried are bad rows. The first: %s", tried.bad, total, oneLine(tried.first))
+		line("  on_bad_row: skip               # counts bad rows; fail ends training at the first one, dead_letter keeps them")
+		if share := float64(tried.bad) / float64(total); share > 0.3 {
+			line("  max_bad_share: %.2f            # above this share of bad rows training ends; 0.5 is usual", (1+share)/2)
+		}
+	case tried.whole:
+		line("  on_bad_row: fail               # skip counts bad rows, dead_letter keeps them")
+	default: // there may be bad rows in what was not tried
+		line("  on_bad_row: skip               # counts bad rows; fail ends training at the first one, dead_letter keeps them")
+	}
 	if c.Source.Bounded() {
 		line("  # early_stop: {patience: 2}    # with eval and epochs: ends training where it gets no better, and the best epoch is the one that eval and predict take")
 	}
 	line("snapshot: {every: 5m, keep: 3}")
-	if _, files := c.Source.Value().(component.Files); files && c.Source.Bounded() {
+	_, files := c.Source.Value().(component.Files)
+	switch holdout := files && c.Source.Bounded(); {
+	case holdout && tried.whole && tried.good < fewExamples:
+		line("# eval:                          # held-out examples: of so few, a tenth may be none or all")
+		line("#   holdout: {share: 0.1}")
+	case holdout:
 		line("eval:                            # train evaluates after each epoch, `monolith eval` any time")
 		line("  holdout: {share: 0.1}          # a tenth of the examples is held out of training, drawn by hash; {by: COLUMN, share: 0.1} draws users, say,")
 		line("                                 # {by: TIME, from: VALUE} takes the latest; with files of their own for this, source: {%s: ...} in its place", c.Source.Name())
 		if p.Time != "" {
 			line("  # holdout: {by: %s, from: %s}   # in its place: the latest tenth of the %d records that were looked at; files may have later ones", spec.Quoted(p.Time), spec.Quoted(p.Latest), info.Read)
 		}
-	} else {
+	default:
 		line("# eval:                          # held-out examples; train evaluates after each epoch, `monolith eval` any time")
 		line("#   source: {%s: ...}", c.Source.Name())
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -80,6 +81,10 @@ type looking struct {
 	parses bool // the job says how
 	// misread says what the records are, in place of what they seem to be.
 	misread string
+	// waiting are blocks whose records wait for their format to be known, and numWaiting how many those are.
+	waiting    []waiting
+	numWaiting int
+	settled    bool
 
 	source   string
 	splits   []pipeline.Split
@@ -90,6 +95,12 @@ type looking struct {
 	rows     [][]result.RowInfo // of each split, and where each row ends
 	ends     [][]int64
 	notes    []string
+}
+
+// waiting is a block of a split.
+type waiting struct {
+	split int
+	block *pipeline.Block
 }
 
 // begin lists the splits, and says how many records of each are enough.
@@ -105,8 +116,7 @@ func (l *looking) begin(ctx context.Context, src interface {
 	if l.rows == nil {
 		l.rows, l.ends = make([][]result.RowInfo, len(l.splits)), make([][]int64, len(l.splits))
 	}
-	n := max(len(l.splits), 1)
-	return int64(max((l.want+n-1)/n, l.opts.Rows)), nil
+	return l.each(), nil
 }
 
 // blocks looks into a source of undecoded records.
@@ -156,6 +166,7 @@ func (l *looking) blocks(ctx context.Context) error {
 			return err
 		},
 	}.run(ctx)
+	l.settle()
 	return broken
 }
 
@@ -180,39 +191,57 @@ func (f *foundFeatures) FeaturesParsed(seen []parse.Seen) {
 	}
 }
 
-// records takes note of the records of a block.
+// records takes note of the records of a block, once enough of them are there to know their format.
 func (l *looking) records(split int, b *pipeline.Block) {
 	if l.ids != nil {
 		return
 	}
+	b.Retain()
+	l.waiting = append(l.waiting, waiting{split, b})
+	if l.numWaiting += b.NumRows(); l.parses || l.settled || l.numWaiting >= peek.SniffRecords {
+		l.settle()
+	}
+}
+
+// settle recognises the format of the records that wait, unless it is known, and takes note of them.
+func (l *looking) settle() {
+	if !l.parses && !l.settled {
+		l.settled = true
+		var head [][]byte
+		for _, w := range l.waiting {
+			if line, named := header(w.block); named && len(head) == 0 {
+				head = append(head, []byte(line))
+			}
+			payload := w.block.Payload()
+			for i := 0; i < w.block.NumRows() && len(head) < peek.SniffRecords; i++ {
+				head = append(head, payload.Value(i))
+			}
+		}
+		if l.format == "" {
+			l.format = peek.Sniff(head, "")
+		}
+		l.misread = peek.Misread(l.format, head)
+		if (l.format == peek.CSV || l.format == peek.TSV) && l.names == nil && !l.header && len(head) > 0 {
+			l.names = peek.Names(l.format, peek.Usual(l.format, head), false)
+		}
+	}
+	for _, w := range l.waiting {
+		l.decode(w.split, w.block)
+		w.block.Release()
+	}
+	l.waiting = l.waiting[:0]
+}
+
+// decode takes note of the records of a block.
+func (l *looking) decode(split int, b *pipeline.Block) {
 	payload, ends := b.Payload(), b.Positions()
 	if line, ok := header(b); ok {
 		l.names, l.header = peek.Names(l.format, []byte(line), true), true
 		for i, n := range l.names {
-			if first := slices.Index(l.names, n); first < i {
+			if first := slices.Index(l.names, n); first < i && n != "" {
 				l.note("the header names column %q twice, fields %d and %d: rename one, or take the line out and give parse.columns, where an empty name skips a column", n, first+1, i+1)
 			}
 		}
-	}
-	if l.format == "" {
-		var head [][]byte
-		for i := range min(b.NumRows(), 50) {
-			head = append(head, payload.Value(i))
-		}
-		l.format = peek.Sniff(head)
-	}
-	if l.columns.Records == 0 && !l.parses {
-		var head [][]byte
-		if line, named := header(b); named {
-			head = append(head, []byte(line))
-		}
-		for i := range min(b.NumRows(), 50) {
-			head = append(head, payload.Value(i))
-		}
-		l.misread = peek.Misread(l.format, head)
-	}
-	if (l.format == peek.CSV || l.format == peek.TSV) && l.names == nil && b.NumRows() > 0 {
-		l.names = peek.Names(l.format, payload.Value(0), false)
 	}
 	at, begins := int64(b.Origin().From), b.Begins()
 	for i := range b.NumRows() {
@@ -225,7 +254,7 @@ func (l *looking) records(split int, b *pipeline.Block) {
 			l.columns.Add(fields)
 		case !l.parses: // else parsing says it, in its own words
 			_ = l.bad.BadRow(context.Background(), &pipeline.DataError{
-				Source: l.source, Split: l.splits[split].Name, Position: pipeline.Position(at), Reason: "malformed row", Err: err,
+				Source: l.cfg.SourceNode(), Split: l.splits[split].Name, Position: pipeline.Position(at), Reason: "malformed row", Err: err,
 			}, nil) // it only counts
 		}
 		if len(l.rows[split]) < l.opts.Rows && (err == nil || l.parses) {
@@ -233,6 +262,25 @@ func (l *looking) records(split int, b *pipeline.Block) {
 		}
 		at = ends[i]
 	}
+}
+
+// readAll reports whether the sample is the whole source.
+func (l *looking) readAll(cfg *spec.Config) bool {
+	if !cfg.Source.Bounded() || l.sampled.late+l.sampled.skipped+len(l.sampled.faults) > 0 {
+		return false
+	}
+	for _, n := range l.sampled.read {
+		if n >= l.each() { // else it ended before it had given enough
+			return false
+		}
+	}
+	return true
+}
+
+// each is how many records of a split are enough.
+func (l *looking) each() int64 {
+	n := max(len(l.splits), 1)
+	return int64(max((l.want+n-1)/n, l.opts.Rows))
 }
 
 // note adds what a person should know, once.
@@ -271,12 +319,13 @@ func (l *looking) stored(ctx context.Context) error {
 	if !ok {
 		return fmt.Errorf("job: a %s source has no columns: %w", l.cfg.Source.Name(), pipeline.ErrConfig)
 	}
+	l.source = l.cfg.Source.Name() + " " + strings.Join(l.cfg.Source.FileList(), ", ") // until it is open, which needs a column
 	schema, unreadable, err := columns.Describe(ctx)
 	if err != nil {
 		return err
 	}
 	for _, name := range unreadable {
-		l.notes = append(l.notes, fmt.Sprintf("column %q cannot be read: it is none of whole numbers, floats of 32 or 64 bits, texts, truths, times and lists of one of these", name))
+		l.note("column %q cannot be read: it is none of whole numbers, floats of 32 or 64 bits, texts, truths, times and lists of one of these; of a group, name one of its parts, joined by dots", name)
 	}
 	l.kinds = map[string]string{}
 	for _, f := range schema.Fields() {
@@ -427,7 +476,7 @@ func isMissing(v any) bool {
 	if list, ok := v.([]any); ok && len(list) > 0 {
 		v = list[0]
 	}
-	return v == "NaN"
+	return v == peek.NotFinite("NaN")
 }
 
 func isIDs(f arrow.Field) bool {

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/monolith-go/monolith/internal/filesplit"
@@ -196,19 +195,20 @@ func recogniseHead(name string, head []byte, whole bool, kinds []component.Sourc
 
 // read finds out what lines of text are.
 func (r *recognised) read(name string, head []byte, whole bool) {
-	lines := bytes.Split(bytes.TrimPrefix(head, []byte("\ufeff")), []byte{'\n'})
-	if !whole {
-		lines = lines[:max(1, len(lines)-1)] // the last one is cut
+	lines := peek.Lines(head, whole)
+	if records := peek.Records(lines); len(records) < len(lines) && peek.Sniff(lines[:min(len(lines), peek.SniffRecords)], extension(name)) != peek.JSONL {
+		lines = records
 	}
-	lines = slices.DeleteFunc(lines, func(l []byte) bool { return len(bytes.TrimSpace(l)) == 0 })
-	lines = lines[:min(len(lines), 100)]
-	r.format = peek.Sniff(lines)
-	if ext := extension(name); ext == ".csv" || ext == ".tsv" { // also when its quotes hold line ends
-		r.format = ext[1:]
+	lines = lines[:min(len(lines), peek.SniffRecords)]
+	ext := extension(name)
+	r.format = peek.Sniff(lines, ext)
+	// Quotes of csv may hold line ends, so few lines may look like csv.
+	if named := peek.FormatOf(ext); r.format == peek.Text && (named == peek.CSV || named == peek.TSV) {
+		r.format = named
 	}
 	if (r.format == peek.CSV || r.format == peek.TSV) && len(lines) > 0 {
 		if r.header = peek.Header(r.format, lines[0], lines[1:]); !r.header {
-			r.columns = peek.Names(r.format, lines[0], false)
+			r.columns = peek.Names(r.format, peek.Usual(r.format, lines), false)
 		}
 	}
 }

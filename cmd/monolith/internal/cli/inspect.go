@@ -153,7 +153,11 @@ func writeSource(w io.Writer, s *job.SourceInfo) error {
 	if s.Bounded {
 		ends = "ends"
 	}
-	head := fmt.Sprintf("%s, %s, %s", s.Source, plural(len(s.Splits), "split"), ends)
+	head := s.Source + ", "
+	if len(s.Splits) > 0 {
+		head += plural(len(s.Splits), "split") + ", "
+	}
+	head += ends
 	if s.Format != "" {
 		head += "; records are " + s.Format
 	}
@@ -188,6 +192,9 @@ func block(w io.Writer, rows [][]string, right ...int) error {
 
 func writeSplits(w io.Writer, s *job.SourceInfo) error {
 	const most = 12
+	if len(s.Splits) == 0 {
+		return nil
+	}
 	rows := [][]string{{"SPLIT", "START", "END", "LOOKED AT"}}
 	for i, p := range s.Splits {
 		if i == most-1 && len(s.Splits) > most {
