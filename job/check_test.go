@@ -164,3 +164,59 @@ func TestInspectTellsOfHeaders(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckSeesBadRows: check finds files that begin with bad rows alone, and any bad row there where one ends training. A
+// sample counts bad rows, and names padding and ids that are read as something else.
+func TestCheckSeesBadRows(t *testing.T) {
+	t.Parallel()
+	const csv = "version: 1\nname: x\nsource: {text: {files: [DIR/rows]}}\nparse: {format: csv, header: true, features: [{name: user, slot: 1}], label: click}\nmodel: lr\n"
+	const jsonl = "version: 1\nname: x\nsource: {text: {files: [DIR/rows]}}\nparse: {format: jsonl, features: [{name: user, slot: 1}], label: click}\nmodel: lr\n"
+	padded := ""
+	for i := range 40 {
+		padded += `{"click":1,"user":[3,` + strings.Repeat("0,", i%4) + "0]}\n"
+	}
+	for name, tt := range map[string]struct {
+		text, rows string
+		set        []string
+		finding    string // of check; empty: none
+		bad        int64  // of the sample
+		remark     string
+	}{
+		"good":             {csv, "user,click\n1,1\n2,0\n", nil, "", 0, ""},
+		"all are bad":      {csv, "user,click\n-1,1\n-2,0\n", []string{"train.on_bad_row=skip"}, "source.text: all records of rows are bad rows; the first: text/rows position ", 2, ""},
+		"one is bad":       {csv, "user,click\n1,1\n2,7\n", nil, "source.text: train.on_bad_row is fail, and rows begins with a bad row: ", 1, ""},
+		"one is left out":  {csv, "user,click\n1,1\n2,7\n", []string{"train.on_bad_row=skip"}, "", 1, ""},
+		"later ones":       {csv, "user,click\n" + strings.Repeat("1,1\n", 2000) + "2\n2\n", nil, "", 2, ""},
+		"text as TFRecord": {strings.Replace(jsonl, "text:", "tfrecord:", 1), `{"user":1,"click":1}` + "\n", nil, "source.tfrecord: all records of rows are bad rows; the first: ", 1, ""},
+		"padding":          {jsonl, padded, nil, "", 0, `feature "user": id 0 ends or begins 40 of 40 lists and is trained; if it fills lists up, set ignore: [0]`},
+		"padding ignored":  {jsonl, padded, []string{"parse.features[0].ignore=[0]"}, "", 0, ""},
+		"ids of floats":    {csv, "user,click\n667.0,1\n667,0\n", []string{"parse.features[0].type=string"}, "", 0, `feature "user": 1 of 2 values are written as 667.0, and with type: string`},
+		"dense ids":        {csv, "user,item,click\n667.0,2,1\n668.0,3,0\n", []string{"parse.features=[{name: user, kind: dense}, {name: item, slot: 1}]"}, "", 0, `feature "user" is dense, and all of its 2 values are whole numbers written as 667.0`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "rows"), []byte(tt.rows), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cfg, err := job.Decode([]byte(strings.ReplaceAll(tt.text, "DIR", dir)), "x.yaml", job.LoadOptions{Set: append(tt.set, "dir="+dir+"/run")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := job.Check(t.Context(), cfg)
+			if err != nil || len(found) != min(len(tt.finding), 1) || len(found) > 0 && !strings.HasPrefix(found[0].Path+": "+found[0].Message, tt.finding) {
+				t.Errorf("%v, %v, want %q", found, err, tt.finding)
+			}
+			need, err := job.Need(t.Context(), cfg, job.NeedOptions{Sample: 5000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if need.NumBad() != tt.bad || (tt.bad > 0) != (len(need.BadExamples) > 0) {
+				t.Errorf("%+v, want %d bad rows", need, tt.bad)
+			}
+			if remarks := strings.Join(need.Remarks, "; "); !strings.HasPrefix(remarks, tt.remark) || tt.remark == "" && remarks != "" {
+				t.Errorf("remarks %q, want %q", remarks, tt.remark)
+			}
+		})
+	}
+}

@@ -375,6 +375,9 @@ func (c *Column) cut(text string) {
 	}
 }
 
+// Padding returns the value that fills up the lists of the column, and how many of them; see [Padding.Found].
+func (c *Column) Padding() (value string, lists, of int64, ok bool) { return c.padding.Found() }
+
 // mayBeNumber reports whether text begins as numbers do, infinities and NaN among them.
 func mayBeNumber(s string) bool {
 	return s != "" && strings.IndexByte("0123456789+-.iInN", s[0]) >= 0

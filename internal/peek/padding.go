@@ -14,8 +14,14 @@ type fill struct {
 	runs          map[int]int64 // how often in a row it comes at that end
 }
 
+// maxLists is how many lists are enough to find padding.
+const maxLists = 10_000
+
 // Add takes a list of more than one value.
 func (p *Padding) Add(n int, at func(i int) string) {
+	if p.lists == maxLists {
+		return
+	}
 	p.lists++
 	for side := range p.ends {
 		i := func(k int) int { return k }

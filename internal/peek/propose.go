@@ -358,6 +358,12 @@ var (
 	denseName = regexp.MustCompile(`(?i)(^|_)(price|age|count|cnt|num|rate|ratio|score|amount|duration|length|len|size|weight|width|height|distance|dist|ctr|cvr|days|seconds|minutes|avg|mean|sum|total|year)s?($|_)`)
 )
 
+// LooksLikeID reports whether a column has the name of an id.
+func LooksLikeID(column string) bool {
+	column = strings.TrimSpace(column)
+	return idName.MatchString(column) && !denseName.MatchString(column)
+}
+
 // recordName matches what the number of a record, a request or the like is called, which comes once.
 var recordName = regexp.MustCompile(`(?i)^(row|record|request|req|event|impression|imp|transaction|txn|log|line|index|rowid|uuid|guid|id)(_?(id|no|nr|num|number|key|uuid))?$`)
 
@@ -491,7 +497,7 @@ func (c *Column) feature(format string, slot int, records int64, constants bool)
 		}
 		return sparse(bad, c.padding.ignore(), note, mixed, c.padding.note())
 	}
-	isID := idName.MatchString(called) && !denseName.MatchString(called)
+	isID := LooksLikeID(c.Name)
 	whole := c.Integers+c.Wholes == c.Numbers && (c.Wholes == 0 || isID && inLines)
 	note := ""
 	if whole && c.Wholes > 0 {

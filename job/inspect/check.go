@@ -31,7 +31,7 @@ const (
 	headersRead = 8
 )
 
-// Check looks for everything that would keep a job from running, without changing anything and without reading data, but for the headers of
+// Check looks for everything that would keep a job from running, without changing anything and without reading data, but for the beginnings of
 // the first files, and the first batch of those whose end is not known: the graph is planned, secrets, files, side tables and brokers are looked for, and whether what the job writes can be
 // written. Findings are what is wrong with the job; an error says that the check itself failed.
 func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
@@ -73,8 +73,8 @@ func Check(ctx context.Context, cfg *spec.Config) ([]spec.Finding, error) {
 			if src, err = r.OpenBlocks(); err == nil {
 				found, err = src.Splits(ctx)
 			}
-			if err == nil && r.Header {
-				err = checkHeader(ctx, r, found)
+			if err == nil && r.Source.FileList() != nil {
+				err = checkBeginnings(ctx, r, found, cfg.Train.OnBadRow == "fail")
 			}
 		}
 		if err != nil {
@@ -151,12 +151,16 @@ func begins(ctx context.Context, env *pipeline.Env, src pipeline.Source[*pipelin
 	return nil
 }
 
-// checkHeader reports what parsing refuses in the header of a file, such as that it lacks a column, in the words of training.
-func checkHeader(ctx context.Context, r wiring.Reading, splits []pipeline.Split) (err error) {
+// recordsChecked is how many records are looked at in a file whose beginning is checked.
+const recordsChecked = 20
+
+// checkBeginnings reports what parsing refuses in the header of a file, such as that it lacks a column, in the words of
+// training, and files that begin with bad rows alone. strict reports any bad row among their first records.
+func checkBeginnings(ctx context.Context, r wiring.Reading, splits []pipeline.Split, strict bool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, checkPatience)
 	defer cancel()
 	if b, ok := r.Source.Value().(component.Brief); ok {
-		brief := spec.SourceOf(r.Source.Name(), b.Brief(1, checkPatience))
+		brief := spec.SourceOf(r.Source.Name(), b.Brief(recordsChecked, checkPatience))
 		r.Source = &brief
 	}
 	src, err := r.OpenBlocks()
@@ -165,7 +169,8 @@ func checkHeader(ctx context.Context, r wiring.Reading, splits []pipeline.Split)
 	}
 	opts := r.ParseOptions()
 	opts.Format = parse.Format(r.Format)
-	env := &pipeline.Env{Source: r.Name, BadRows: &keptBad{}}
+	bad := &keptBad{}
+	env := &pipeline.Env{Source: r.Name, BadRows: bad}
 	defer func() { err = errors.Join(err, env.CloseResources()) }()
 	p, err := parse.New(opts).Open(ctx, env)
 	if err != nil {
@@ -173,7 +178,7 @@ func checkHeader(ctx context.Context, r wiring.Reading, splits []pipeline.Split)
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
 	s := sampling[*pipeline.Block]{
-		source: src, env: env, splits: splits, each: 1,
+		source: src, env: env, splits: splits, each: recordsChecked,
 		take: func(ctx context.Context, _ int, b *pipeline.Block) error {
 			return p.Process(ctx, b, func(out *pipeline.Batch) error {
 				out.Release()
@@ -183,10 +188,23 @@ func checkHeader(ctx context.Context, r wiring.Reading, splits []pipeline.Split)
 	}
 	var mu sync.Mutex
 	for i := 0; i < min(len(splits), headersRead) && ctx.Err() == nil; i++ {
+		before := bad.num()
 		// That files are slow to read is no fault of the job, and a fault of one is mostly that of the others too.
-		if _, err := s.split(ctx, i, &mu); err != nil && ctx.Err() == nil {
+		n, err := s.split(ctx, i, &mu)
+		all := bad.num()-before >= n // of the good ones a holdout may have taken all
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
 			return err
+		case len(bad.first) == 0:
+		case all && n >= recordsChecked:
+			return fmt.Errorf("the first %d records of %s are all bad rows; the first: %s", n, splits[i].Name, bad.first[0])
+		case all:
+			return fmt.Errorf("all records of %s are bad rows; the first: %s", splits[i].Name, bad.first[0])
+		case strict:
+			return fmt.Errorf("train.on_bad_row is fail, and %s begins with a bad row: %s", splits[i].Name, bad.first[0])
 		}
+		bad.forget()
 	}
 	return nil
 }

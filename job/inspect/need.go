@@ -6,17 +6,20 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/monolith-go/monolith/internal/nearest"
+	"github.com/monolith-go/monolith/internal/peek"
 	"github.com/monolith-go/monolith/job/internal/fault"
 	"github.com/monolith-go/monolith/job/result"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/fid"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/table"
 )
@@ -81,10 +84,14 @@ func Need(ctx context.Context, cfg *spec.Config, o NeedOptions) (*result.MemoryN
 	}
 	whole := false
 	if o.Sample > 0 {
-		if whole, err = counts.read(ctx, cfg, o); err != nil {
+		sample, err := counts.read(ctx, cfg, o)
+		if err != nil {
 			return nil, err
 		}
-		out.Sampled = counts.examples
+		whole, out.Sampled = sample.readAll(cfg), counts.examples
+		out.BadRows, out.BadExamples = sample.bad.Counts(), sample.bad.first
+		counts.bad = out.NumBad()
+		out.Remarks = append(counts.padded(cfg), sample.wholes(cfg)...)
 	}
 	out.Examples = max(cmp.Or(o.Examples, cfg.Source.NumExamples()), out.Sampled)
 	for t, spec := range l.Tables {
@@ -165,6 +172,9 @@ type idCounts struct {
 	of       map[string]int // table of a feature
 	seen     []map[int64]struct{}
 	examples int64
+	bad      int64 // records that were left out
+	// padding looks for values that fill up lists, by feature.
+	padding map[string]*peek.Padding
 	// curve is how many ids there were of each table after so many examples, batch by batch.
 	curve []countedIDs
 }
@@ -174,16 +184,13 @@ type countedIDs struct {
 	ids      []int
 }
 
-// read reads a sample, and reports whether that was the whole source.
-func (c *idCounts) read(ctx context.Context, cfg *spec.Config, o NeedOptions) (whole bool, err error) {
+// read reads a sample.
+func (c *idCounts) read(ctx context.Context, cfg *spec.Config, o NeedOptions) (*looking, error) {
 	for t := range c.seen {
 		c.seen[t] = map[int64]struct{}{}
 	}
 	l := &looking{want: o.Sample, timeout: cmp.Or(o.Timeout, Timeout), bad: &keptBad{}, format: cfg.Parse.Format, parses: true, ids: c}
-	if err := l.read(ctx, cfg); err != nil {
-		return false, err
-	}
-	return l.readAll(cfg), nil
+	return l, l.read(ctx, cfg)
 }
 
 // add counts the ids of a batch.
@@ -201,8 +208,12 @@ func (c *idCounts) add(b *pipeline.Batch) {
 		}
 		for row := range list.Len() {
 			from, to := list.ValueOffsets(row)
-			for _, id := range values.Int64Values()[from:to] {
+			ids := values.Int64Values()[from:to]
+			for _, id := range ids {
 				c.seen[t][id] = struct{}{}
+			}
+			if len(ids) > 1 {
+				c.paddingOf(f.Name).Add(len(ids), func(i int) string { return strconv.FormatInt(int64(fid.ID(ids[i]).Signature()), 10) })
 			}
 		}
 	}
@@ -214,10 +225,45 @@ func (c *idCounts) add(b *pipeline.Batch) {
 	c.curve = append(c.curve, at)
 }
 
+// paddingOf looks for padding in the lists of a feature.
+func (c *idCounts) paddingOf(name string) *peek.Padding {
+	if c.padding == nil {
+		c.padding = map[string]*peek.Padding{}
+	}
+	if c.padding[name] == nil {
+		c.padding[name] = &peek.Padding{}
+	}
+	return c.padding[name]
+}
+
+// padded says which features train an id that fills up lists.
+func (c *idCounts) padded(cfg *spec.Config) (out []string) {
+	for _, f := range cfg.Parse.Features {
+		p := c.padding[f.Name]
+		if p == nil {
+			continue
+		}
+		if value, lists, of, ok := p.Found(); ok {
+			out = append(out, padded(f.Name, value, lists, of))
+		}
+	}
+	return out
+}
+
+// padded says that an id fills up the lists of a feature.
+func padded(feature, id string, lists, of int64) string {
+	if len(id) > len("999999") { // of a text that was hashed
+		return fmt.Sprintf("feature %q: one id ends or begins %d of %d lists and is trained, signature %s; if it fills lists up, name its text in ignore", feature, lists, of, id)
+	}
+	return fmt.Sprintf("feature %q: id %s ends or begins %d of %d lists and is trained; if it fills lists up, set ignore: [%s]", feature, id, lists, of, id)
+}
+
 // estimate is how many ids of a table so many examples have, and by what that is known.
 func (c *idCounts) estimate(t int, examples int64, whole bool) (rows int64, basis string) {
 	found := len(c.seen[t])
 	switch {
+	case whole && c.bad > 0:
+		return int64(found), fmt.Sprintf("counted in %d of all %d records of the source; the others are bad rows", c.examples, c.examples+c.bad)
 	case whole:
 		return int64(found), fmt.Sprintf("counted in all %d examples of the source", c.examples)
 	case examples <= c.examples || found == 0:

@@ -103,6 +103,9 @@ func Propose(ctx context.Context, target string, opts ProposeOptions) (*result.P
 // fewExamples is how many examples are too few to hold some out.
 const fewExamples = 50
 
+// manyBad is how many bad rows may come one behind the other and end training by the usual train.max_bad_share.
+const manyBad = 400
+
 // triedRows is how many records a proposed job is tried on, of all splits.
 const triedRows = 100_000
 
@@ -130,10 +133,7 @@ func try(ctx context.Context, cfg *spec.Config, opts Options) (trial, error) {
 
 // trial sums up what was read.
 func (l *looking) trial(cfg *spec.Config) trial {
-	t := trial{good: l.ids.examples, whole: l.readAll(cfg)}
-	for _, n := range l.bad.Counts() {
-		t.bad += n
-	}
+	t := trial{good: l.ids.examples, bad: l.bad.num(), whole: l.readAll(cfg)}
 	if len(l.bad.first) > 0 {
 		t.first = l.bad.first[0]
 	}
@@ -220,7 +220,10 @@ func written(c *spec.Config, target, name string, info *result.SourceInfo, p pee
 	case tried.bad > 0:
 		line("  # %d of the %d records that were tried are bad rows. The first: %s", tried.bad, total, oneLine(tried.first))
 		line("  on_bad_row: skip               # counts bad rows; fail ends training at the first one, dead_letter keeps them")
-		if share := float64(tried.bad) / float64(total); share > 0.3 {
+		switch share := float64(tried.bad) / float64(total); {
+		case tried.bad > manyBad:
+			line("  max_bad_share: 1               # never ends training; 0.5 is usual, and ends it where 501 of 1,000 records are bad")
+		case share > 0.3:
 			line("  max_bad_share: %.2f            # above this share of bad rows training ends; 0.5 is usual", (1+share)/2)
 		}
 	case tried.whole:

@@ -122,6 +122,21 @@ func (k *keptBad) BadRow(ctx context.Context, err *pipeline.DataError, payload [
 	return k.SkipBadRows.BadRow(ctx, err, payload)
 }
 
+// num is how many bad rows there were.
+func (k *keptBad) num() (sum int64) {
+	for _, n := range k.Counts() {
+		sum += n
+	}
+	return sum
+}
+
+// forget drops the messages.
+func (k *keptBad) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.first = nil
+}
+
 // toLookAt is the job for a sample of so many records in all: read once, in order, from where there is something, to the
 // end as it is now.
 func toLookAt(c *spec.Config, rows int, timeout time.Duration) *spec.Config {

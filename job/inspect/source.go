@@ -193,7 +193,7 @@ func (f *foundFeatures) FeaturesParsed(seen []parse.Seen) {
 
 // records takes note of the records of a block, once enough of them are there to know their format.
 func (l *looking) records(split int, b *pipeline.Block) {
-	if l.ids != nil {
+	if l.ids != nil && l.columns.Records >= sampleRows {
 		return
 	}
 	b.Retain()
@@ -577,6 +577,10 @@ func (l *looking) describeFeatures(cfg *spec.Config, out *result.SourceInfo) {
 			slot = *f.Slot
 		}
 		info := add(f.Name, f.Name, f.Kind, slot)
+		if value, lists, of, ok := find(l.features.List, f.Name).Padding(); ok && f.Kind == "sparse" {
+			_, signature, _ := strings.Cut(value, ":")
+			l.notes = append(l.notes, padded(f.Name, signature, lists, of))
+		}
 		from := find(l.columns.List, f.Column)
 		if s := l.found.seen[f.Name]; s != nil {
 			// What is missing has become a default, which is no value.
@@ -617,6 +621,24 @@ func (l *looking) describeNumbers(f *spec.Feature, s *parse.Seen, info *result.F
 	l.notes = append(l.notes, fmt.Sprintf(
 		"feature %q goes from %v to %v, mean %v: as it is it drowns the others; give it standardise: running, or log, clip or buckets",
 		f.Name, wiring.Short(s.Min), wiring.Short(s.Max), wiring.Short(s.Mean())))
+}
+
+// wholes says which features read whole numbers that are written as 667.0 as something else than 667.
+func (l *looking) wholes(cfg *spec.Config) (out []string) {
+	for _, f := range cfg.Parse.Features {
+		i := slices.IndexFunc(l.columns.List, func(c *peek.Column) bool { return c.Name == f.Column })
+		if i < 0 || joined(cfg, f.Column) {
+			continue
+		}
+		c := l.columns.List[i]
+		switch whole := c.Wholes > 0 && c.Integers+c.Wholes == c.Numbers && c.Numbers == c.Values; {
+		case f.Kind == "sparse" && f.Type == "string" && c.Wholes > 0:
+			out = append(out, fmt.Sprintf("feature %q: %d of %d values are written as 667.0, and with type: string that is another id than 667; use type: auto, or cut .0 off", f.Name, c.Wholes, c.Values))
+		case f.Kind == "dense" && whole && peek.LooksLikeID(f.Column):
+			out = append(out, fmt.Sprintf("feature %q is dense, and all of its %d values are whole numbers written as 667.0; if they are ids, make it sparse", f.Name, c.Values))
+		}
+	}
+	return out
 }
 
 // joined reports whether a column comes from a side table.

@@ -20,6 +20,19 @@ type MemoryNeed struct {
 	Examples int64 `json:"examples,omitempty"`
 	// Warning says that tables, or layers and batches, do not fit; empty: nothing says so.
 	Warning string `json:"warning,omitempty"`
+	// BadRows counts the sample's bad rows by reason, and BadExamples are the first ones with their places.
+	BadRows     map[string]int64 `json:"bad_rows,omitempty"`
+	BadExamples []string         `json:"bad_examples,omitempty"`
+	// Remarks are what the sample shows that a job should not do, such as to train on the padding of lists.
+	Remarks []string `json:"remarks,omitempty"`
+}
+
+// NumBad is how many of the sample's records are bad rows.
+func (n *MemoryNeed) NumBad() (sum int64) {
+	for _, k := range n.BadRows {
+		sum += k
+	}
+	return sum
 }
 
 // TableNeed is what one table will take on all shards.

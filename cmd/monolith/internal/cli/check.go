@@ -20,7 +20,8 @@ func (a *App) checkCommand(out *outcome) *cobra.Command {
 		Use:        "check JOB.yaml",
 		SuggestFor: []string{"validate", "lint"},
 		Short:      "Check a job without reading data",
-		Long: `Check a job's file and graph, and list everything that is wrong with it. No data is read but the headers of the first text files, unless --sample says so.
+		Long: `Check a job's file and graph, and list everything that is wrong with it. No data is read but the beginnings of the first files, unless --sample says so.
+With --sample, bad rows are reported too: as a finding where they end training (train.on_bad_row, train.max_bad_share), otherwise as a warning.
 
 What the tables will take in memory is reckoned too, for every table: what a row takes by its dimension, optimizer and storage, times the rows. How many there will be is known by
 retention.table_memory, by --ids, or is estimated with --sample: the different ids in that many records of the source, which is read from the beginning of all its files or partitions, and for --examples (or as many as the source has) the growth that the
@@ -53,6 +54,12 @@ The exit code is 0 when nothing is, 4 when something is, and 2 when there is no 
 				if memory.Warning != "" {
 					warnings = append(warnings, memory.Warning)
 				}
+				warnings = append(warnings, memory.Remarks...)
+				if found, text := badSample(cfg, memory); found != nil {
+					findings = append(findings, *found)
+				} else if text != "" {
+					warnings = append(warnings, text)
+				}
 			}
 			out.result = map[string]any{"findings": findings, "warnings": append([]string{}, warnings...), "memory": memory}
 			out.text = func(w io.Writer) error {
@@ -75,6 +82,33 @@ The exit code is 0 when nothing is, 4 when something is, and 2 when there is no 
 	flags.Int64Var(&need.Examples, "examples", 0, "how many different `examples` there will be; 0: as many as the source says that it has")
 	flags.DurationVar(&need.Timeout, "timeout", job.InspectTimeout, "how `long` reading the sample takes at most")
 	return cmd
+}
+
+// badWindow is how many records train.max_bad_share is a share of.
+const badWindow = 1000
+
+// badSample says what the bad rows of a sample mean for a job: a finding where they end training, a warning where they are
+// left out.
+func badSample(cfg *job.Config, n *job.MemoryNeed) (*job.Finding, string) {
+	bad := n.NumBad()
+	if bad == 0 {
+		return nil, ""
+	}
+	all, first := bad+n.Sampled, ""
+	if len(n.BadExamples) > 0 {
+		first = "; the first: " + n.BadExamples[0]
+	}
+	says := fmt.Sprintf("%s of the %s of the sample are bad rows%s", ui.Count(bad), plural(int(all), "record"), first)
+	share := cfg.Train.MaxBadShare
+	switch {
+	case cfg.Train.OnBadRow == "fail":
+		return &job.Finding{Path: "train.on_bad_row", Message: "is fail, which ends training at the first bad row, and " + says + "; mend the data or the parse section, or set skip or dead_letter"}, ""
+	case n.Sampled == 0:
+		return &job.Finding{Path: "source", Message: "has nothing to train on: " + says}, ""
+	case all >= badWindow && float64(bad) > share*float64(all):
+		return &job.Finding{Path: "train.max_bad_share", Message: fmt.Sprintf("is %g, and %s; mend the data or the parse section, or raise it", share, says)}, ""
+	}
+	return nil, says
 }
 
 // writeNeed writes what tables will take.

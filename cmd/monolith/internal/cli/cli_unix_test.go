@@ -236,6 +236,9 @@ func fakes() cli.Ops {
 				n.Unknown, n.Bytes, n.Process, n.Limit, n.Warning = false, 2<<30, 1<<30, 1<<29, "it does not fit"
 				n.Tables[0] = job.TableNeed{Name: "embedding", RowBytes: 164, Rows: o.IDs["user"], Bytes: 2 << 30, Basis: fmt.Sprint("a sample of ", o.Sample, " for ", o.Examples)}
 			}
+			if o.Sample == 8 {
+				n.Sampled, n.BadRows, n.BadExamples, n.Remarks = 6, map[string]int64{"bad label": 2}, []string{"text/a position 7: bad label"}, []string{"id 0 ends lists"}
+			}
 			return n, fail()
 		},
 		Check: func(context.Context, *job.Config) ([]job.Finding, error) {
