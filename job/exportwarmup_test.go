@@ -69,7 +69,7 @@ func TestWarmupFromExamples(t *testing.T) {
 	t.Parallel()
 	w := newPredictWorld(t)
 	want, _ := w.evaluated()
-	set, err := job.SetTarget(w.path("new-*.csv"))
+	set, err := job.SetTarget(w.path("new-*.csv"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

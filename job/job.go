@@ -360,8 +360,12 @@ func ForTarget(target string, opts LoadOptions) (*Config, error) {
 	return spec.ForTarget(target, usual(opts))
 }
 
-// SetTarget returns what [LoadOptions].Set needs to make predict.source of a job one of a target as of [ForTarget]. Errors: as of that.
-func SetTarget(target string) ([]string, error) { return spec.SetTarget(target, components.All()) }
+// SetTarget returns what [LoadOptions].Set needs to make predict.source of a job one of a target as of [ForTarget]. The job
+// says by parse.header and parse.columns what csv and tsv files are like; nil: their first lines are judged. Errors: as of
+// [ForTarget].
+func SetTarget(target string, cfg *Config) ([]string, error) {
+	return spec.SetTarget(target, cfg, components.All())
+}
 
 // Alone makes the job by which [Predict] predicts a target as of [ForTarget] with the snapshot or the native export at a path and without a job file; its options then
 // name the path too. Errors: [pipeline.ErrConfig]; those of [ForTarget].

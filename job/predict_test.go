@@ -357,7 +357,7 @@ func TestPredictionsAreThoseOfTheEvaluation(t *testing.T) {
 			if labels {
 				o.Examples, set = job.EvalExamples, append(set, "predict.fields=[label, request, position, split]") // the prediction comes last
 			} else {
-				keys, err := job.SetTarget(w.path("new-*.csv"))
+				keys, err := job.SetTarget(w.path("new-*.csv"), nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -395,7 +395,7 @@ func TestPredictContinues(t *testing.T) {
 	t.Parallel()
 	w := newPredictWorld(t)
 	want, _ := w.evaluated()
-	keys, err := job.SetTarget(w.path("new-*.csv"))
+	keys, err := job.SetTarget(w.path("new-*.csv"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -480,7 +480,7 @@ func TestPredictCompressedLogs(t *testing.T) {
 	t.Parallel()
 	w := newPredictWorld(t)
 	w.write("app.log", 50_000, 30, false)
-	keys, err := job.SetTarget(w.path("app.log*"))
+	keys, err := job.SetTarget(w.path("app.log*"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -526,7 +526,7 @@ func TestPredictSoMany(t *testing.T) {
 	t.Parallel()
 	w := newPredictWorld(t)
 	want, _ := w.evaluated()
-	keys, err := job.SetTarget(w.path("new-*.csv"))
+	keys, err := job.SetTarget(w.path("new-*.csv"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -582,7 +582,7 @@ func TestPredictionsOfAnother(t *testing.T) {
 	refused(`"time" is when an example happened, which records of a text source do not say`, job.PredictOptions{}, to("x"), "predict.fields=[time]")
 	refused(`no column "split"; name split alone, without column.`, job.PredictOptions{}, to("x"), "predict.fields=[column.split]")
 	refused(`no column "logit_x"`, job.PredictOptions{}, to("x"), "predict.fields=[logit, logit_x]")
-	keys, err := job.SetTarget(w.path("new-*.csv"))
+	keys, err := job.SetTarget(w.path("new-*.csv"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -607,7 +607,7 @@ func TestPredictRecordsWithSomeLabels(t *testing.T) {
 	if err := os.WriteFile(w.path("some.jsonl"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	keys, err := job.SetTarget(w.path("some.jsonl"))
+	keys, err := job.SetTarget(w.path("some.jsonl"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func TestPredictionsElsewhere(t *testing.T) {
 	t.Parallel()
 	w := newPredictWorld(t)
 	want, _ := w.evaluated()
-	keys, err := job.SetTarget(w.path("new-*.csv"))
+	keys, err := job.SetTarget(w.path("new-*.csv"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

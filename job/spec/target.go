@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/monolith-go/monolith/internal/filesplit"
@@ -60,9 +61,10 @@ func (r *recognised) sourceKeys() [][2]string {
 	return keys
 }
 
-// SetTarget returns the keys, as [LoadOptions].Set has them, that make predict.source one of a target as of [ForTarget]. Which columns
-// files without a header have is left to the job.
-func SetTarget(target string, set component.Set) (out []string, err error) {
+// SetTarget returns the keys, as [LoadOptions].Set has them, that make predict.source of a job one of a target as of
+// [ForTarget]. What csv and tsv files are like, the job's parse.header and parse.columns say, unless the first line has names
+// of these columns alone. A nil job says nothing: the first line is then judged by those below it.
+func SetTarget(target string, c *Config, set component.Set) (out []string, err error) {
 	t, err := probe(target, set.Sources)
 	if err != nil {
 		return nil, err
@@ -74,10 +76,24 @@ func SetTarget(target string, set component.Set) (out []string, err error) {
 	if t.format != "" {
 		out = append(out, "predict.format="+t.format)
 	}
-	if delimited(t.format) {
-		out = append(out, fmt.Sprintf("predict.header=%v", t.header))
+	if !delimited(t.format) {
+		return out, nil
 	}
-	return out, nil
+	header := t.header
+	if c != nil && delimited(c.Parse.Format) && (c.Parse.Header || len(c.Parse.Columns) > 0) {
+		header = c.Parse.Header || areNames(t.first, c.Parse.Columns)
+	}
+	return append(out, fmt.Sprintf("predict.header=%v", header)), nil
+}
+
+// areNames reports whether all fields of a line are names of columns, each once.
+func areNames(fields, columns []string) bool {
+	for i, f := range fields {
+		if f == "" || !slices.Contains(columns, f) || slices.Contains(fields[:i], f) {
+			return false
+		}
+	}
+	return len(fields) > 0
 }
 
 // probe finds the source that reads a target, with the keys of its section, and what its records are like.
@@ -111,6 +127,7 @@ type recognised struct {
 	format  string
 	header  bool
 	columns []string
+	first   []string // the fields of the first line of csv and tsv
 }
 
 // headBytes is how much of a file is looked at to know what it is.
@@ -207,6 +224,7 @@ func (r *recognised) read(name string, head []byte, whole bool) {
 		r.format = named
 	}
 	if (r.format == peek.CSV || r.format == peek.TSV) && len(lines) > 0 {
+		r.first = peek.Names(r.format, lines[0], true)
 		if r.header = peek.Header(r.format, lines[0], lines[1:]); !r.header {
 			r.columns = peek.Names(r.format, peek.Usual(r.format, lines), false)
 		}

@@ -175,7 +175,8 @@ func (a *App) warmupFrom(ctx context.Context, o *job.ExportModelOptions, model, 
 	default:
 		var source []string
 		if target != own {
-			if source, err = job.SetTarget(target); err != nil {
+			as, _ := a.read(model, job.LoadOptions{Set: set, Untrained: true}) // loading it says what is wrong with it
+			if source, err = job.SetTarget(target, as); err != nil {
 				break
 			}
 		}

@@ -73,7 +73,8 @@ refused.`,
 					return errTo("--snapshot is for a job file; %s is used as it is", args[0])
 				}
 			} else if data != "" {
-				keys, err := job.SetTarget(data)
+				as, _ := a.read(args[0], job.LoadOptions{Set: onRunner(set, runner), Untrained: true}) // loading it says what is wrong with it
+				keys, err := job.SetTarget(data, as)
 				if err != nil {
 					return fmt.Errorf("--data: %w", err)
 				}
