@@ -227,16 +227,19 @@ func (c *Column) value(x any, r *rowKinds) (holds bool) {
 		r.ints = true
 	case uint64:
 		num, whole = float64(x), true
-		r.others = true
+		r.ints, r.outside = true, true
 	case float32:
 		num = float64(x)
-		c.float(num, r)
+		c.float(num, 1<<24, r)
 	case float64:
 		num = x
-		c.float(num, r)
+		c.float(num, 1<<53, r)
 	case NotFinite:
 		isNum = false
-		r.floats, r.infinite = true, true
+		r.infinite = true
+		if r.wholes = r.wholes || x == "NaN"; x != "NaN" { // which is missing among ids
+			r.floats = true
+		}
 	case bool:
 		if x {
 			num = 1
@@ -265,10 +268,10 @@ func (c *Column) value(x any, r *rowKinds) (holds bool) {
 			exact, err = strconv.ParseInt(bare, 10, 64)
 			if err != nil {
 				_, err = strconv.ParseUint(bare, 10, 64)
-				r.outside, r.beyond = true, true
+				r.outside, r.beyond = true, r.beyond || err != nil
 			}
 			whole = err == nil
-		} else if finite && isWhole(num) && strings.HasSuffix(bare, ".0") {
+		} else if finite && isWhole(num, 1<<53) && strings.HasSuffix(bare, ".0") {
 			c.Wholes++
 			r.outside = r.outside || isOutside(num)
 		}
@@ -329,12 +332,12 @@ func (c *Column) value(x any, r *rowKinds) (holds bool) {
 // isOutside reports whether a whole number is no id as it is.
 func isOutside(x float64) bool { return x < 0 || x > 1<<48-1 }
 
-// isWhole reports whether a float is a whole number, and not one so large that its fraction is lost.
-func isWhole(x float64) bool { return x == math.Trunc(x) && math.Abs(x) < 1<<53 }
+// isWhole reports whether a float is a whole number below those that may have lost digits.
+func isWhole(x, most float64) bool { return x == math.Trunc(x) && math.Abs(x) < most }
 
-// float takes note of a float that is a number.
-func (c *Column) float(x float64, r *rowKinds) {
-	if !isWhole(x) {
+// float takes note of a float that is a number. From most on it may have lost digits.
+func (c *Column) float(x, most float64, r *rowKinds) {
+	if !isWhole(x, most) {
 		r.floats = true
 		return
 	}

@@ -155,7 +155,9 @@ func TestProposeOfMixedValues(t *testing.T) {
 		"JSON in JSON":         {peek.JSONL, func(i int) any { return fmt.Sprintf(`{"a": %d}`, i%9) }, "# - x: left out, its text is JSON"},
 		"numbers filled up":    {peek.JSONL, func(i int) any { return []any{int64(i%9 + 1), int64(0), int64(0), int64(0)}[:1+i%4] }, "{name: x, slot: 1, ignore: [0], combiner: mean}   # whole numbers: an id, or a quantity (then kind: dense)?; 0 fills up 75 of 75 lists"},
 		"split, filled up":     {peek.CSV, func(i int) any { return "7" + strings.Repeat("|-1", i%4) }, `{name: x, slot: 1, split: "|", combiner: mean, ignore: [-1]}`},
-		"numbers without sign": {peek.CSV, func(i int) any { return strconv.FormatUint(1<<63+uint64(i%9), 10) }, "{name: x, slot: 1, type: string}"},
+		"numbers without sign": {peek.CSV, func(i int) any { return strconv.FormatUint(1<<63+uint64(i%9), 10) }, "{name: x, slot: 1, hash: hash}"},
+		"the same in JSON":     {peek.JSONL, func(i int) any { return 1<<63 + uint64(i%9) }, "{name: x, slot: 1, hash: hash}"},
+		"numbers of 70 bits":   {peek.CSV, func(i int) any { return strings.Repeat("9", 21) + strconv.Itoa(i%9) }, "{name: x, slot: 1, type: string}"},
 		"nothing":              {peek.CSV, some(0, nil, nil), "# - x: left out, no record has a value"},
 	} {
 		var c peek.Columns
@@ -166,6 +168,30 @@ func TestProposeOfMixedValues(t *testing.T) {
 		got := peek.Propose(&c, peek.ProposeOptions{Format: tt.format, Header: true}).YAML
 		if !strings.Contains(got, tt.want) {
 			t.Errorf("%s: no %s in\n%s", name, tt.want, got)
+		}
+	}
+}
+
+// TestProposeOfWholeFloats: numbers that are written as 667.0 are ids where their column is named like one, and numbers elsewhere.
+func TestProposeOfWholeFloats(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{peek.CSV, peek.JSONL, peek.TFExample, "columns"} {
+		var c peek.Columns
+		for i := range 100 {
+			user, count := any(float64(i%9+600)), any(float64(i%7))
+			switch {
+			case format == peek.CSV:
+				user, count = fmt.Sprintf("%.1f", user), fmt.Sprintf("%.1f", count)
+			case i == 50 && format == "columns":
+				user = peek.NotFinite("NaN")
+			}
+			c.Add([]peek.Field{{Name: "click", Type: "number", Value: int64(i % 2)}, {Name: "user", Type: "double", Value: user}, {Name: "visits", Type: "double", Value: count}})
+		}
+		got := peek.Propose(&c, peek.ProposeOptions{Format: format, Header: true}).YAML
+		for _, want := range []string{"{name: user, slot: 1}   # written as 600.0, which is the id without .0", "{name: visits, kind: dense}"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: no %s in\n%s", format, want, got)
+			}
 		}
 	}
 }

@@ -498,10 +498,10 @@ func (c *Column) feature(format string, slot int, records int64, constants bool)
 		return sparse(bad, c.padding.ignore(), note, mixed, c.padding.note())
 	}
 	isID := LooksLikeID(c.Name)
-	whole := c.Integers+c.Wholes == c.Numbers && (c.Wholes == 0 || isID && inLines)
+	whole := c.Integers+c.Wholes == c.Numbers && (c.Wholes == 0 || isID)
 	note := ""
 	if whole && c.Wholes > 0 {
-		note = "written as " + c.wholeExample()
+		note = "written as " + c.wholeExample() + ", which is the id without .0"
 	}
 	bad := c.badIDs(format)
 	switch {
@@ -510,7 +510,7 @@ func (c *Column) feature(format string, slot int, records int64, constants bool)
 	case whole && !tooMany(bad, records) && (c.Min >= -1 || isID) && !denseName.MatchString(called) && (idName.MatchString(called) || c.Max > 1 || c.MaxValues > 1):
 		pad, more := c.padding.note(), c.padding.ignore()
 		if c.rows.beyond > 0 {
-			return sparse(bad, more+", type: string", note, "numbers from 2^63 on are no ids as they are", pad)
+			return sparse(bad, more+", type: string", note, "numbers that do not fit 64 bits are no ids as they are", pad)
 		}
 		if c.Max > 1<<48-1 {
 			return sparse(bad, more+", hash: hash", note, "numbers above 2^48 are no ids as they are", pad)
