@@ -33,6 +33,18 @@ func Table(head []byte) string {
 	return k.what + k.why + "; convert it: " + k.do
 }
 
+// Record says what a record is that begins with head, and what to do about it; "" for one that may be text or Protobuf.
+func Record(head []byte) string {
+	k := of(head)
+	switch {
+	case k == nil:
+		return ""
+	case k.packed || k.gzip:
+		return "the record is " + k.what + ": write it plain; for a topic, set compression.type at the producer instead"
+	}
+	return "the record is " + k.what + ", which no format reads: convert it to JSON"
+}
+
 // kind is a kind of file without lines of UTF-8.
 type kind struct {
 	mark, what string

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/monolith-go/monolith/internal/decimal"
+	"github.com/monolith-go/monolith/internal/foreign"
 )
 
 // Explain adds a hint to an error; without a hint the error stays as it is.
@@ -22,24 +23,13 @@ func Explain(err error, hint string) error {
 	return fmt.Errorf("%w; %s", err, hint)
 }
 
-// magics are the first bytes of compressed data.
-var magics = []struct{ begin, name string }{
-	{"\x1f\x8b", "gzip"}, {"\x28\xb5\x2f\xfd", "zstd"}, {"\x04\x22\x4d\x18", "lz4"}, {"BZh", "bzip2"}, {"\xfd7zXZ\x00", "xz"},
-	{"\x82SNAPPY\x00", "snappy"}, {"\xff\x06\x00\x00sNaPpY", "snappy"},
-}
-
 // frame is how many bytes a schema registry's client puts in front of a value: 0, and the schema's id.
 const frame = 5
 
 // Wrapped says what a record is wrapped in, and how to write it plain; "" when it is not wrapped.
 func Wrapped(b []byte) string {
-	for _, m := range magics {
-		if bytes.HasPrefix(b, []byte(m.begin)) {
-			return fmt.Sprintf("the record is compressed with %s: write it plain; for a topic, set compression.type at the producer instead", m.name)
-		}
-	}
-	if bytes.HasPrefix(b, []byte("Obj\x01")) {
-		return "the record is an Avro file, which no format reads: write JSON lines or Parquet"
+	if is := foreign.Record(b); is != "" {
+		return is
 	}
 	if len(b) > frame && b[0] == 0 {
 		is, rest := "Avro or Protobuf, which no format reads: convert the values to JSON", bytes.TrimSpace(b[frame:])

@@ -29,12 +29,12 @@ func TestWrapped(t *testing.T) {
 		record []byte
 		want   string // a part; empty: no hint
 	}{
-		"gzip":           {gzipped(t, `{"user": 1}`), "compressed with gzip"},
-		"zstd":           {[]byte("\x28\xb5\x2f\xfd\x04\x00"), "compressed with zstd"},
+		"gzip":           {gzipped(t, `{"user": 1}`), "compressed by gzip"},
+		"zstd":           {[]byte("\x28\xb5\x2f\xfd\x04\x00"), "compressed by zstd"},
 		"frame, JSON":    {[]byte("\x00\x00\x00\x00*{\"user\":1}"), "frame (schema 42), and behind its 5 bytes comes JSON: produce it without the frame"},
 		"frame, other":   {[]byte("\x00\x00\x00\x00*\x02\x04abc"), "frame (schema 42), and behind its 5 bytes comes Avro or Protobuf"},
 		"JSON in JSON":   {[]byte(` "{\"user\": 1}"` + "\n"), "a JSON text that holds a JSON object"},
-		"Avro":           {[]byte("Obj\x01\x04"), "an Avro file"},
+		"Avro":           {[]byte("Obj\x01\x04"), "in Avro, which no format reads"},
 		"text":           {[]byte("user,click"), ""},
 		"quoted":         {[]byte(`"user"`), ""},
 		"quotes of csv":  {[]byte(`"a","b"`), ""},

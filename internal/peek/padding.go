@@ -54,8 +54,8 @@ func (p *Padding) Add(n int, at func(i int) string) {
 	}
 }
 
-// Found returns the value that fills up the lists, and how many of them. It stands at the end, or at the beginning, of
-// most lists, in runs of different lengths, and hardly ever elsewhere.
+// Found returns the value that fills up the lists, and how many of them. It ends, or begins,
+// most lists, in runs of different lengths, and hardly ever comes elsewhere.
 func (p *Padding) Found() (value string, lists, of int64, ok bool) {
 	const few = 10
 	if p.lists < few {

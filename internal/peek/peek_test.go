@@ -84,7 +84,7 @@ func TestMisreadNames(t *testing.T) {
 		`[{"a": 1},|{"a": 2}]`:           "a JSON list",
 		"{|\"a\": 1|}":                   "over several lines",
 		"a;b|1;2|3;4":                    `stand between ";"`,
-		"\x1f\x8b\x08|\x1f\x8b\x08":      "compressed with gzip",
+		"\x1f\x8b\x08|\x1f\x8b\x08":      "compressed by gzip",
 		"\x00\x00\x00\x00\x07{}|garbage": "schema registry's frame (schema 7)",
 		"1 qid:1 3:1|0 qid:1 4:1":        "a query (qid)",
 		"1 0:3:1|0 0:4:1":                "libffm's",

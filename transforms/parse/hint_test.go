@@ -16,7 +16,7 @@ func TestBadRowsSayWhatTheyAre(t *testing.T) {
 		want   string
 	}{
 		{parse.JSONL, "\x00\x00\x00\x00*{}", `malformed json: '\x00' at byte 0 where an object should be; the record begins with a schema registry's frame (schema 42), and behind its 5 bytes comes JSON: produce it without the frame, with a plain JSON serializer`},
-		{parse.JSONL, "\x1f\x8b\x08", `malformed json: '\x1f' at byte 0 where an object should be; the record is compressed with gzip: write it plain; for a topic, set compression.type at the producer instead`},
+		{parse.JSONL, "\x1f\x8b\x08", `malformed json: '\x1f' at byte 0 where an object should be; the record is compressed by gzip: write it plain; for a topic, set compression.type at the producer instead`},
 		{parse.JSONL, `{"click":NaN}`, `malformed json: 'N' at byte 9 where a value should be; JSON has neither NaN nor infinities: write null`},
 		{parse.LibFM, "1 # x", `malformed libfm: entry "#" is not index:value; the row has a comment: remove comments, with sed 's/ *#.*//' FILE | grep . for example`},
 	} {
