@@ -68,7 +68,7 @@ func (r *jsonRecord) get(col int, v *values) error {
 		return nil
 	}
 	err := v.readJSON(raw)
-	if row, ok := err.(*rowError); ok { // as it was made
+	if row, ok := errors.AsType[*rowError](err); ok {
 		row.err = fmt.Errorf("column %q: %w", r.names[col], row.err)
 	}
 	return err

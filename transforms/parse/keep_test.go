@@ -59,8 +59,10 @@ func TestCutRowsAreCounted(t *testing.T) {
 	stage := parse.New(parse.Options{
 		Format: parse.CSV, Columns: []string{"user", "hist", "x"},
 		Features: []parse.Feature{
-			{Name: "hist", Slot: 1, Split: "|", Max: 2, Keep: parse.KeepLast}, {Name: "list", Slot: 2, Split: "|", Max: 1},
-			{Name: "all", Column: "hist", Slot: 3, Split: "|"}, {Name: "x", Kind: parse.Dense},
+			{Name: "hist", Slot: 1, Split: "|", Max: 2, Keep: parse.KeepLast},
+			{Name: "list", Slot: 2, Split: "|", Max: 1},
+			{Name: "all", Column: "hist", Slot: 3, Split: "|"},
+			{Name: "x", Kind: parse.Dense},
 		},
 		Joins: []parse.Join{{File: writeFile(t, "lists.tsv", "a\t1|2\nb\t1\n"), Columns: []string{"user", "list"}, Key: "user"}},
 	})
