@@ -112,7 +112,8 @@ type Snapshot struct {
 	// Keep is how many of the newest snapshots stay. The one of the best epoch, where several are evaluated or by train.early_stop, stays beside
 	// them, whatever its age, as pinned ones do, and what others add to (incremental).
 	Keep int `yaml:"keep" default:"3" min:"1"`
-	// KeepFor is for how long each snapshot stays, beside those; 0: not longer.
+	// KeepFor is how long each snapshot stays, beside those; 0: not longer. Its age counts up to the newest
+	// snapshot and, while the job runs, by a clock that does not jump.
 	KeepFor Duration `yaml:"keep_for" default:"0s" min:"0"`
 	// Exempt are the numbers of snapshots that stay whatever their age: 12 for snap-00000012.
 	Exempt []int `yaml:"exempt"`
@@ -129,7 +130,7 @@ type Snapshot struct {
 	// s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, hdfs://NAMENODE:PORT/PATH or file:///PATH. A run whose dir has no snapshot begins with the newest
 	// there. Credentials are those of the environment (docs/uploads.md). Default: none.
 	Upload string `yaml:"upload"`
-	// UploadKeep is keep for what was uploaded. KeepFor and exempt hold there too.
+	// UploadKeep is keep for the uploaded snapshots. keep_for and exempt hold there too.
 	UploadKeep int `yaml:"upload_keep" default:"3" min:"1"`
 	// UploadWait is how long the end of a run waits for its last snapshot to be uploaded. What is not there then is uploaded by the
 	// next run.

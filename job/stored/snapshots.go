@@ -31,7 +31,7 @@ func List(ctx context.Context, path string, r snapshot.Retention) (_ *result.Sna
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return &result.SnapshotList{Dir: f.called, Snapshots: f.described(r.Kept(f.Entries, time.Now()))}, nil
+	return &result.SnapshotList{Dir: f.called, Snapshots: f.described(r.Kept(f.Entries, nil))}, nil
 }
 
 // described describes the snapshots with why each stays.
@@ -204,10 +204,10 @@ func Prune(ctx context.Context, path string, r snapshot.Retention, remove bool) 
 	}
 	out := &result.SnapshotsPruned{Dir: f.called, Gone: []string{}, Removed: remove}
 	// What stays is read before anything goes. Both ways, so that the list without --yes is what --yes does.
-	now := time.Now()
+	ages := &snapshot.Ages{}
 	check := f.whole(ctx)
 	of := snapshot.Check(func(_ context.Context, info *snapshot.Info) error { return check(info) })
-	why, err := r.Plan(ctx, f.Entries, now, of)
+	why, err := r.Plan(ctx, f.Entries, ages, of)
 	if err != nil {
 		return nil, fmt.Errorf("job: nothing is removed: %w: %w", err, pipeline.ErrUnavailable)
 	}
@@ -219,7 +219,7 @@ func Prune(ctx context.Context, path string, r snapshot.Retention, remove bool) 
 		}
 	}
 	if remove {
-		gone, err := snapshot.Prune(ctx, f.FS, f.dir, r, snapshot.PruneOptions{Now: now, Check: of})
+		gone, err := snapshot.Prune(ctx, f.FS, f.dir, r, snapshot.PruneOptions{Ages: ages, Check: of})
 		for _, path := range gone {
 			out.Gone = append(out.Gone, f.Name(path))
 		}

@@ -62,7 +62,7 @@ func (c *Cluster) prune(ctx context.Context) {
 		r.Exempt = append(slices.Clone(r.Exempt), c.opts.Uploads.Holds()...)
 	}
 	gone, err := snapshot.Prune(ctx, c.opts.FS, c.opts.Dir, r, snapshot.PruneOptions{
-		Now:   time.Now(),
+		Ages:  &c.ages,
 		Check: func(ctx context.Context, info *snapshot.Info) error { return c.verified.Verify(ctx, c.opts.FS, info) },
 	})
 	if err != nil && ctx.Err() == nil { // else the shards need a state now, and the next snapshot prunes

@@ -240,6 +240,8 @@ type Cluster struct {
 	removals removals
 	// verified knows which snapshots are whole; see prune.
 	verified snapshot.Verifier
+	// ages are those of the snapshots, since the cluster was opened.
+	ages snapshot.Ages
 	// compactions is the one that is under way; see compact.
 	compactions sync.WaitGroup
 

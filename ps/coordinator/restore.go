@@ -40,6 +40,7 @@ func (c *Cluster) prepareDir(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ps: %w", err)
 	}
+	c.ages.See(entries)
 	if len(entries) > 0 {
 		c.before = entries[0].ID
 	}

@@ -219,7 +219,7 @@ func TestChains(t *testing.T) {
 			}
 			// What is kept has its bases.
 			for keep := 5; keep > 0; keep-- {
-				if _, err := snapshot.Prune(t.Context(), h.fs, h.dir, snapshot.Retention{Keep: keep}, snapshot.PruneOptions{Now: time.Now()}); err != nil {
+				if _, err := snapshot.Prune(t.Context(), h.fs, h.dir, snapshot.Retention{Keep: keep}, snapshot.PruneOptions{}); err != nil {
 					t.Fatal(err)
 				}
 				if ids := h.check(); len(ids) < keep || ids[0] != h.last.ID {
@@ -229,7 +229,7 @@ func TestChains(t *testing.T) {
 			if _, err := snapshot.Compact(t.Context(), h.fs, h.last.Path, layout(), nil); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := snapshot.Prune(t.Context(), h.fs, h.dir, snapshot.Retention{Keep: 1}, snapshot.PruneOptions{Now: time.Now()}); err != nil {
+			if _, err := snapshot.Prune(t.Context(), h.fs, h.dir, snapshot.Retention{Keep: 1}, snapshot.PruneOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			if ids := h.check(); len(ids) != 1 {
@@ -306,7 +306,7 @@ func TestChainInObjects(t *testing.T) {
 			_, err = snapshot.Compact(t.Context(), store, h.last.Path, layout(), nil)
 		}
 		if err == nil {
-			_, err = snapshot.Prune(t.Context(), store, h.dir, snapshot.Retention{Keep: 1}, snapshot.PruneOptions{Now: time.Now()})
+			_, err = snapshot.Prune(t.Context(), store, h.dir, snapshot.Retention{Keep: 1}, snapshot.PruneOptions{})
 		}
 		if err == nil && store.changes < store.dieAt {
 			if at < 40 {
@@ -429,7 +429,7 @@ func TestOpenWhileCompacted(t *testing.T) {
 	if _, err := snapshot.Compact(t.Context(), h.fs, info.Path, layout(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := snapshot.Prune(t.Context(), h.fs, h.dir, snapshot.Retention{Keep: 1}, snapshot.PruneOptions{Now: time.Now()}); err != nil {
+	if _, err := snapshot.Prune(t.Context(), h.fs, h.dir, snapshot.Retention{Keep: 1}, snapshot.PruneOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	r, err := snapshot.OpenRows(t.Context(), info, 0, 0, snapshot.RowsOptions{})
@@ -623,7 +623,7 @@ func TestRetention(t *testing.T) {
 		entry(2, 8*time.Hour, nil),
 		entry(1, 9*time.Hour, nil),
 	}
-	why := snapshot.Retention{Keep: 1, For: 90 * time.Minute, Exempt: []uint64{4}}.Kept(entries, day)
+	why := snapshot.Retention{Keep: 1, For: 90 * time.Minute, Exempt: []uint64{4}}.Kept(entries, nil)
 	want := []string{
 		"damaged", "one of the newest 1", "pinned", "not 1h30m0s old", "base of snap-00000010", "newest best", "base of snap-00000009", "",
 		"exempt", "base of snap-00000004", "base of snap-00000003", "",
@@ -707,7 +707,7 @@ func TestPlanVerifies(t *testing.T) {
 	} {
 		verified := 0
 		of := entries()
-		why, err := snapshot.Retention{Keep: c.keep}.Plan(t.Context(), of, time.Now(), func(_ context.Context, info *snapshot.Info) error {
+		why, err := snapshot.Retention{Keep: c.keep}.Plan(t.Context(), of, nil, func(_ context.Context, info *snapshot.Info) error {
 			verified++
 			if slices.Contains(c.damaged, info.ID) {
 				return snapshot.ErrCorrupt
@@ -725,7 +725,7 @@ func TestPlanVerifies(t *testing.T) {
 		}
 	}
 	unknown := errors.New("does not answer")
-	if _, err := (snapshot.Retention{Keep: 1}).Plan(t.Context(), entries(), time.Now(), func(context.Context, *snapshot.Info) error { return unknown }); !errors.Is(err, unknown) {
+	if _, err := (snapshot.Retention{Keep: 1}).Plan(t.Context(), entries(), nil, func(context.Context, *snapshot.Info) error { return unknown }); !errors.Is(err, unknown) {
 		t.Errorf("what cannot be verified: %v", err)
 	}
 }

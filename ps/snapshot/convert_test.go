@@ -228,7 +228,7 @@ func TestObjectStore(t *testing.T) {
 		store.dieAt = store.changes + at
 		_, err = put(store, 2, &rows)
 		if err == nil {
-			_, err = snapshot.Prune(t.Context(), store, "bucket/run", snapshot.Retention{Keep: 1}, snapshot.PruneOptions{Now: time.Now()})
+			_, err = snapshot.Prune(t.Context(), store, "bucket/run", snapshot.Retention{Keep: 1}, snapshot.PruneOptions{})
 		}
 		if err == nil && store.changes < store.dieAt {
 			if at < 10 {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/internal/fsx/fsxtest"
@@ -272,7 +271,7 @@ func TestVerifyWhileCompacted(t *testing.T) {
 		store := &compacting{change: func() {
 			_, err := snapshot.Compact(t.Context(), h.fs, info.Path, layout(), nil)
 			if err == nil {
-				_, err = snapshot.Prune(t.Context(), h.fs, h.dir, snapshot.Retention{Keep: 1}, snapshot.PruneOptions{Now: time.Now()})
+				_, err = snapshot.Prune(t.Context(), h.fs, h.dir, snapshot.Retention{Keep: 1}, snapshot.PruneOptions{})
 			}
 			if err != nil {
 				t.Error(err)
@@ -322,7 +321,7 @@ func TestPruneOutOfReach(t *testing.T) {
 	there := h.in(store, "up")
 	for id := uint64(1); id <= 4; id++ {
 		f := away{store, filepath.Join(snapshot.Path("up", id), snapshot.ManifestName)}
-		gone, err := snapshot.Prune(t.Context(), f, "up", snapshot.Retention{Keep: 2}, snapshot.PruneOptions{Now: time.Now()})
+		gone, err := snapshot.Prune(t.Context(), f, "up", snapshot.Retention{Keep: 2}, snapshot.PruneOptions{})
 		if !errors.Is(err, fsx.ErrUnreachable) || len(gone) != 0 {
 			t.Errorf("with the manifest of %d out of reach %v went: %v", id, gone, err)
 		}
@@ -330,7 +329,7 @@ func TestPruneOutOfReach(t *testing.T) {
 			t.Fatalf("with the manifest of %d out of reach %v are left", id, ids)
 		}
 	}
-	if gone, err := snapshot.Prune(t.Context(), store, "up", snapshot.Retention{Keep: 2}, snapshot.PruneOptions{Now: time.Now()}); err != nil || len(gone) != 1 {
+	if gone, err := snapshot.Prune(t.Context(), store, "up", snapshot.Retention{Keep: 2}, snapshot.PruneOptions{}); err != nil || len(gone) != 1 {
 		t.Errorf("%v went: %v", gone, err)
 	}
 	if ids := there.check(); !slices.Equal(ids, []uint64{4, 3, 2}) {
@@ -369,7 +368,7 @@ func TestPruneCutShort(t *testing.T) {
 		left  []uint64
 	}{{3, []uint64{4, 3, 2, 1}}, {2, []uint64{4, 2, 1}}, {1, []uint64{4, 1}}, {0, []uint64{4}}} {
 		f := stuck{store, filepath.Join(snapshot.Path("up", tt.stuck), snapshot.ManifestName)}
-		gone, err := snapshot.Prune(t.Context(), f, "up", snapshot.Retention{Keep: 1}, snapshot.PruneOptions{Now: time.Now()})
+		gone, err := snapshot.Prune(t.Context(), f, "up", snapshot.Retention{Keep: 1}, snapshot.PruneOptions{})
 		if errors.Is(err, fsx.ErrUnreachable) != (tt.stuck > 0) {
 			t.Errorf("with %d stuck %v went: %v", tt.stuck, gone, err)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"time"
 
 	"github.com/monolith-go/monolith/internal/fsx"
 	"github.com/monolith-go/monolith/model/param"
@@ -67,3 +68,6 @@ func Overlap(a, n, b, m int) bool { return overlap(a, n, b, m) }
 
 // WriteFault is what a writer says of an error of writing.
 func WriteFault(path string, err error) error { return fail(path, 0, 0, err) }
+
+// AgesOf are ages by a clock of a test's own.
+func AgesOf(clock func() (wall time.Time, run time.Duration)) *Ages { return &Ages{clock: clock} }

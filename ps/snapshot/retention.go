@@ -15,21 +15,25 @@ import (
 type Retention struct {
 	// Keep is how many of the newest stay; pinned ones do not count.
 	Keep int
-	// For is for how long a snapshot stays after it was taken, beside those; 0: not longer.
+	// For is for how long a snapshot stays beside those, by its age (see [Ages]); 0: not longer.
 	For time.Duration
 	// Exempt are the numbers of snapshots that stay whatever their age, beside pinned ones and the newest of each label.
 	Exempt []uint64
 }
 
-// Kept returns, for each of the entries of [List], why it stays; "" when it does not. now is the time that ages end at. A damaged snapshot does not count and
-// stays, for its owner to look at, with its bases.
-func (r Retention) Kept(entries []Entry, now time.Time) []string {
-	why, _ := r.kept(entries, now)
+// Kept returns, for each of the entries of [List], why it stays; "" when it does not. A damaged snapshot
+// does not count and stays, for its owner to look at, with its bases. ages nil: see [Ages].
+func (r Retention) Kept(entries []Entry, ages *Ages) []string {
+	why, _ := r.kept(entries, ages)
 	return why
 }
 
 // kept is [Retention.Kept]; counted are the entries that others may go for.
-func (r Retention) kept(entries []Entry, now time.Time) (why []string, counted []bool) {
+func (r Retention) kept(entries []Entry, ages *Ages) (why []string, counted []bool) {
+	if ages == nil {
+		ages = &Ages{}
+	}
+	age := ages.of(entries)
 	why, counted = make([]string, len(entries)), make([]bool, len(entries))
 	labels, keep := map[string]bool{"": true}, r.Keep
 	baseOf := map[uint64]uint64{}
@@ -51,7 +55,7 @@ func (r Retention) kept(entries []Entry, now time.Time) (why []string, counted [
 				why[i] = "newest " + e.Info.Label
 			case slices.Contains(r.Exempt, e.ID):
 				why[i] = "exempt"
-			case r.For > 0 && now.Sub(e.Info.Created) < r.For:
+			case r.For > 0 && age[i] < r.For:
 				why[i] = fmt.Sprintf("not %v old", r.For)
 			}
 		}
@@ -70,12 +74,13 @@ func (r Retention) kept(entries []Entry, now time.Time) (why []string, counted [
 // Check says what is wrong with a snapshot that others are to be removed for. Errors: [ErrCorrupt]; others mean that it is not known.
 type Check func(ctx context.Context, info *Info) error
 
-// Plan is [Retention.Kept] once what stays was checked: a snapshot that check finds damaged does not count, so that another one stays, and its entry says what is wrong from then
-// on. Nothing is checked where all stay. check nil: sizes are enough. Errors: those of check that are not [ErrCorrupt].
-func (r Retention) Plan(ctx context.Context, entries []Entry, now time.Time, check Check) ([]string, error) {
+// Plan is [Retention.Kept] after check has read the snapshots that count. A damaged one does not count, so
+// another one stays, and its entry gets the error. Nothing is checked where all stay. check nil: sizes are
+// enough. Errors: those of check that are not [ErrCorrupt].
+func (r Retention) Plan(ctx context.Context, entries []Entry, ages *Ages, check Check) ([]string, error) {
 	checked := make([]bool, len(entries))
 	for {
-		why, counted := r.kept(entries, now)
+		why, counted := r.kept(entries, ages)
 		if check == nil || !slices.Contains(why, "") {
 			return why, nil
 		}
@@ -100,8 +105,8 @@ func (r Retention) Plan(ctx context.Context, entries []Entry, now time.Time, che
 
 // PruneOptions say how [Prune] goes about it.
 type PruneOptions struct {
-	// Now is the time that ages end at.
-	Now time.Time
+	// Ages are those of earlier lists of the folder in this process; nil: there are none.
+	Ages *Ages
 	// Check is asked for each snapshot that another one goes for, before anything is removed; nil: names and sizes of files are enough.
 	Check Check
 }
@@ -119,7 +124,7 @@ func Prune(ctx context.Context, f fsx.FS, dir string, r Retention, o PruneOption
 			return nil, e.Err
 		}
 	}
-	why, err := r.Plan(ctx, entries, o.Now, o.Check)
+	why, err := r.Plan(ctx, entries, o.Ages, o.Check)
 	if err != nil {
 		return nil, err
 	}

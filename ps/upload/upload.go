@@ -58,6 +58,8 @@ type Uploader struct {
 	impossible map[string]bool
 	// claimed is set once the store is this folder's: from then on its owner changes only by another run's hand.
 	claimed bool
+	// ages are those of the snapshots in the folder and the store, since the run began.
+	ages snapshot.Ages
 
 	mu struct {
 		sync.Mutex
@@ -116,6 +118,7 @@ func (u *Uploader) restore(ctx context.Context, local []snapshot.Entry, fresh bo
 	if err != nil {
 		return nil, 0, fmt.Errorf("upload: %s: %w", u.o.URL, err)
 	}
+	u.ages.See(slices.Concat(local, remote))
 	if len(remote) > 0 {
 		after = remote[0].ID
 	}
@@ -334,7 +337,7 @@ func (u *Uploader) pass() error {
 		}
 	}
 	// Sizes are compared, not bytes: each file was compared with its checksum on its way there, and reading all back costs what a store asks for that.
-	if gone, err := snapshot.Prune(u.run, u.store, ".", u.o.Retention, snapshot.PruneOptions{Now: time.Now()}); err != nil {
+	if gone, err := snapshot.Prune(u.run, u.store, ".", u.o.Retention, snapshot.PruneOptions{Ages: &u.ages}); err != nil {
 		return fmt.Errorf("upload: removing old snapshots of %s: %w", u.o.URL, err)
 	} else if len(gone) > 0 {
 		u.o.Logger.Debug("old snapshots of the store removed", "url", u.o.URL, "snapshots", gone)
@@ -413,7 +416,7 @@ func (u *Uploader) wanted(local, remote []snapshot.Entry) []snapshot.Entry {
 		return 1
 	})
 	var out []snapshot.Entry
-	for i, why := range u.o.Retention.Kept(all, time.Now()) {
+	for i, why := range u.o.Retention.Kept(all, &u.ages) {
 		if why != "" && all[i].Err == nil && find(local, all[i].Info) != nil {
 			out = append(out, all[i])
 		}

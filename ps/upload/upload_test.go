@@ -697,7 +697,7 @@ func TestFetchWhileCompacted(t *testing.T) {
 				err = snapshot.Copy(t.Context(), whole, snapshot.CopyOptions{To: store, Dir: "."})
 			}
 			if err == nil {
-				_, err = snapshot.Prune(t.Context(), store, ".", snapshot.Retention{Keep: 1}, snapshot.PruneOptions{Now: time.Now()})
+				_, err = snapshot.Prune(t.Context(), store, ".", snapshot.Retention{Keep: 1}, snapshot.PruneOptions{})
 			}
 			if err != nil {
 				t.Error(err)
