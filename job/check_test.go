@@ -42,8 +42,8 @@ model: lr
 		"limits above all memory":   {[]string{"retention.table_memory=1GiB", "ps.memory=512MiB"}, ": retention.table_memory: lets the rows of 1 tables take "},
 		"filters above all memory":  {[]string{"retention.occurrences=2", "retention.admission=hash_filter", "retention.filter_capacity=300000000", "ps.memory=512MiB"}, ": retention.filter_capacity: makes the filters of 1 tables 9"},
 		"limits that fit":           {[]string{"retention.table_memory=256MiB", "retention.when_full=refuse", "ps.memory=512MiB"}, ""},
-		"label of no header":        {[]string{"parse.label=klick"}, `source.text: parse: text/rows.csv: csv has no column "klick", did you mean "click"?`},
-		"holdout of no header":      {[]string{"eval.holdout={by: usr, share: 0.5}"}, `source.text: parse: text/rows.csv: csv has no column "usr", did you mean "user"?`},
+		"label of no header":        {[]string{"parse.label=klick"}, `source.text: text/rows.csv: csv has no column "klick", did you mean "click"?`},
+		"holdout of no header":      {[]string{"eval.holdout={by: usr, share: 0.5}"}, `source.text: text/rows.csv: csv has no column "usr", did you mean "user"?`},
 		"secret of shards not set":  {[]string{"ps.addresses=127.0.0.1:7000", "ps.token={env: NO_SUCH_VARIABLE_IS_SET}"}, "ps: "},
 		"secret of letters not set": {[]string{"train.on_bad_row=dead_letter", "train.dead_letter.kafka={brokers: [h:1], topic: t, sasl: {mechanism: plain, user: u, password: {file: DIR/none}}}"}, "train.dead_letter.kafka.sasl: "},
 	} {
