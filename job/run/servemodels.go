@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -40,7 +41,8 @@ import (
 	"github.com/monolith-go/monolith/transforms/parse"
 )
 
-// ServeModelsOptions say what is served where, and how requests are answered. HTTP is required, and Exports, ConfigFile or Jobs; the zero value of everything else works.
+// ServeModelsOptions say what is served where, and how requests are answered. It needs HTTP or GRPC, and
+// Exports, ConfigFile or Jobs; the zero value of everything else works.
 type ServeModelsOptions struct {
 	// Exports are native exports, or folders of exports by their numbers, as DIR or NAME=DIR. Without a name it is that of the folder, or of the one above a folder that
 	// is a number. Those of stores are named by URLs, and copied to this machine.
@@ -61,7 +63,7 @@ type ServeModelsOptions struct {
 	Policy serve.Policy
 	// Poll is how often folders, also those of stores, and those of the snapshots of jobs whose shards cannot be asked, are looked into; 0: every 2 s.
 	Poll time.Duration
-	// HTTP is the address for HTTP.
+	// HTTP is the address for HTTP, /healthz and /metrics; empty: there is none.
 	HTTP string
 	// GRPC is the address for gRPC; empty: there is none.
 	GRPC string
@@ -85,7 +87,7 @@ type ServeModelsOptions struct {
 	Logger *slog.Logger
 	// Register, if not nil, adds metrics of the caller's to those that are served.
 	Register func(prometheus.Registerer) error
-	// Ready, if not nil, is called with the addresses for HTTP and gRPC, the latter empty where there is none, once requests are answered.
+	// Ready, if not nil, is called once requests are answered, with the addresses for HTTP and gRPC; empty: none.
 	Ready func(http, grpc string)
 	// Drain, once closed, makes the server answer the requests it has and return without an error. nil: never.
 	Drain <-chan struct{}
@@ -206,11 +208,11 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 		}
 		defer func() { err = errors.Join(err, kept.Close()) }() // when no more requests come
 	}
-	l, err := wire.Listen(o.HTTP)
+	l, lis, err := o.listen()
 	if err != nil {
-		return fault.Mark(fmt.Errorf("job: --http: %w", err), pipeline.ErrUnavailable, otherAddress("--http"))
+		return err
 	}
-	addr, grpcAddr := l.Addr().String(), ""
+	addr, grpcAddr := addrOf(l), addrOf(lis)
 	limits := o.Limits
 	limits.Models, limits.Metrics, limits.Logger, limits.Log = models, metrics, o.Logger, kept
 	server := serve.NewServer(limits)
@@ -221,13 +223,7 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 	var wg sync.WaitGroup
 	failed := make(chan error, 2)
 	var calls *grpc.Server
-	if o.GRPC != "" {
-		lis, err := wire.Listen(o.GRPC)
-		if err != nil {
-			stop()
-			return errors.Join(fault.Mark(fmt.Errorf("job: --grpc: %w", err), pipeline.ErrUnavailable, otherAddress("--grpc")), l.Close())
-		}
-		grpcAddr = lis.Addr().String()
+	if lis != nil {
 		with := serve.GRPCOptions{Reload: o.Reload}
 		if conf != nil {
 			with.Credentials = credentials.NewTLS(conf)
@@ -235,11 +231,15 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 		calls = server.GRPC(with)
 		wg.Go(func() { failed <- calls.Serve(wire.Bound(lis)) })
 	}
-	l = wire.Bound(l)
-	if conf != nil { // outside of what is bound: HTTP/2 is spoken where the server sees the connection's encryption
-		l = tls.NewListener(l, conf)
+	var web *http.Server
+	if l != nil {
+		l = wire.Bound(l)
+		if conf != nil { // outside of what is bound: HTTP/2 is spoken where the server sees the connection's encryption
+			l = tls.NewListener(l, conf)
+		}
+		web = server.HTTP(promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
+		wg.Go(func() { failed <- web.Serve(l) })
 	}
-	web := server.HTTP(promhttp.HandlerFor(reg, promhttp.HandlerOpts{}))
 	wg.Go(func() { models.Watch(run, o.Poll) })
 	wg.Go(func() { models.Verify(run, o.Poll) })
 	wg.Go(func() { file.watch(run, models, o.Poll) })
@@ -247,9 +247,8 @@ func ServeModels(ctx context.Context, o ServeModelsOptions) (err error) {
 		wg.Go(func() { m.run(run, o.Poll) })
 	}
 	for _, j := range jobs {
-		wg.Go(func() { j.run(run, addr) })
+		wg.Go(func() { j.run(run, cmp.Or(addr, grpcAddr)) })
 	}
-	wg.Go(func() { failed <- web.Serve(l) })
 	defer wg.Wait()
 	defer stop()
 	if o.Ready != nil {
@@ -290,7 +289,37 @@ func (o *ServeModelsOptions) watchSecrets(reg prometheus.Registerer, jobs []*ser
 	return watchSecrets(o.Logger, reg, files, tokens)
 }
 
-// end answers the requests that were begun, for as long as drainFor, and ends the servers; calls may be nil.
+// listen opens the addresses of the server. A listener is nil where there is no address.
+func (o *ServeModelsOptions) listen() (web, calls net.Listener, err error) {
+	for _, a := range []struct {
+		flag, addr string
+		to         *net.Listener
+	}{{"--http", o.HTTP, &web}, {"--grpc", o.GRPC, &calls}} {
+		if a.addr == "" {
+			continue
+		}
+		l, err := wire.Listen(a.addr)
+		if err != nil {
+			err = fault.Mark(fmt.Errorf("job: %s: %w", a.flag, err), pipeline.ErrUnavailable, otherAddress(a.flag))
+			if web != nil {
+				err = errors.Join(err, web.Close())
+			}
+			return nil, nil, err
+		}
+		*a.to = l
+	}
+	return web, calls, nil
+}
+
+// addrOf is where a listener listens; "" for nil.
+func addrOf(l net.Listener) string {
+	if l == nil {
+		return ""
+	}
+	return l.Addr().String()
+}
+
+// end answers the requests that were begun, for as long as drainFor, and ends the servers. Either may be nil.
 func end(ctx context.Context, web *http.Server, calls *grpc.Server) error {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
 	defer cancel()
@@ -299,6 +328,9 @@ func end(ctx context.Context, web *http.Server, calls *grpc.Server) error {
 		var wg sync.WaitGroup
 		wg.Go(calls.GracefulStop)
 		defer wg.Wait()
+	}
+	if web == nil {
+		return nil
 	}
 	if err := web.Shutdown(last); err != nil {
 		return errors.Join(err, web.Close())
@@ -355,15 +387,18 @@ func isNumber(text string) bool {
 
 // guard sets who may ask, and refuses an address that strangers can reach where nothing asks them who they are.
 func (o *ServeModelsOptions) guard() (conf *tls.Config, err error) {
-	if err := wire.CheckAddress(o.HTTP); err != nil {
-		return nil, fault.Config("job: --http: %w", err)
-	}
-	all := []string{o.HTTP}
-	if o.GRPC != "" {
-		if err := wire.CheckAddress(o.GRPC); err != nil {
-			return nil, fault.Config("job: --grpc: %w", err)
+	var all []string
+	for _, a := range []struct{ flag, addr string }{{"http", o.HTTP}, {"grpc", o.GRPC}} {
+		if a.addr == "" {
+			continue
 		}
-		all = append(all, o.GRPC)
+		if err := wire.CheckAddress(a.addr); err != nil {
+			return nil, fault.Config("job: --%s: %w", a.flag, err)
+		}
+		all = append(all, a.addr)
+	}
+	if len(all) == 0 {
+		return nil, fault.Config("job: --http and --grpc are both empty, so no client could ask; name an address for one of them")
 	}
 	if o.Reload && o.GRPC == "" {
 		return nil, fault.Config("job: --allow-reload needs --grpc, over which callers say what is served")

@@ -120,17 +120,44 @@ func flagError(cmd *cobra.Command, err error) error {
 		collect := func(f *pflag.Flag) { names = append(names, f.Name) }
 		cmd.Flags().VisitAll(collect)
 		cmd.InheritedFlags().VisitAll(collect)
-		if near := nearest.Name(name, names); near != "" {
+		near := alias(name, names)
+		if near == "" {
+			near = nearest.Name(name, names)
+		}
+		if near != "" {
 			e.suggestion = "--" + near
 		}
 		if flag := cmd.Flags().Lookup("set"); flag != nil {
-			if key := keyFor(name); key != "" {
+			if key := keyFor(name); key != "" && alias(name, names) == "" {
 				e.message += fmt.Sprintf("; a key of the job is set by --set %s=...", key)
 				e.suggestion = ""
 			}
 		}
 	}
 	return e
+}
+
+// alias returns the flag among names that other programs call flag; "" if there is none.
+func alias(flag string, names []string) string {
+	for _, of := range [...]struct {
+		name  string
+		other []string
+	}{
+		{"http", []string{"rest", "rest-api-port", "rest-port", "http-port", "port", "host", "listen", "bind", "addr", "address"}},
+		{"grpc", []string{"grpc-port", "grpc-address", "rpc"}},
+		{"model-config", []string{"config", "config-file", "model-config-file"}},
+		{"max-bytes", []string{"max-message-size"}},
+		{"tls-cert", []string{"cert", "ssl-cert"}},
+		{"tls-key", []string{"key", "ssl-key"}},
+		{"to", []string{"out", "output", "output-dir", "dest"}},
+		{"dir", []string{"out", "output", "output-dir"}},
+		{"number", []string{"limit", "top", "top-k"}},
+	} {
+		if slices.Contains(of.other, strings.ReplaceAll(flag, "_", "-")) && slices.Contains(names, of.name) {
+			return of.name
+		}
+	}
+	return ""
 }
 
 // keyFor is the key of a job that a flag was meant for: the key itself, its last name, or one that differs from a first name by an ending. Empty: there is none.

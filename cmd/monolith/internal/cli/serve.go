@@ -141,11 +141,14 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 			defer stop()
 			o.Logger, o.Drain, o.Register = opts.Logger, opts.Drain, a.registerBuild
 			o.Ready = func(http, grpc string) {
-				text := "serving at " + http
-				if grpc != "" {
-					text += ", gRPC at " + grpc
+				var at []string
+				if http != "" {
+					at = append(at, http)
 				}
-				a.notice(text)
+				if grpc != "" {
+					at = append(at, "gRPC at "+grpc)
+				}
+				a.notice("serving at " + strings.Join(at, ", "))
 			}
 			a.drainsBy("answering the requests that are there")
 			return a.Ops.ServeModels(cmd.Context(), o)
@@ -153,7 +156,7 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&o.HTTP, "http", "127.0.0.1:8501", "`address` for HTTP")
+	flags.StringVar(&o.HTTP, "http", "127.0.0.1:8501", "`address` for HTTP, /healthz and /metrics; empty: none")
 	flags.StringVar(&o.GRPC, "grpc", "127.0.0.1:8500", "`address` for gRPC; empty: none")
 	flags.StringVar(&o.ConfigFile, "model-config", "", "`file` of more models, with policies and labels of versions, as TensorFlow Serving's --model_config_file; it is read again when it changes")
 	flags.BoolVar(&o.Reload, "allow-reload", false, "let callers choose over gRPC which folders of this machine are served (HandleReloadConfigRequest)")
