@@ -35,7 +35,9 @@ type Options struct {
 	Config wire.ClientConfig
 	// RetryFor is how long a call retries to reach its process; default 30 s.
 	RetryFor time.Duration
-	// WaitFor is how long Dial waits for a cluster that does not answer, or is not ready; default RetryFor, negative: one attempt. Unlike RetryFor it bounds each attempt too, but for a second.
+	// WaitFor is how long Dial waits for a cluster that does not answer or is not ready. Default:
+	// RetryFor; negative: one attempt. It also bounds each attempt, to at least a second. Later
+	// calls retry for as long while shard 0 answers that another shard is away or not ready.
 	WaitFor time.Duration
 	// MaxMessage is the largest request or reply, bytes; default 256 MiB.
 	MaxMessage int
@@ -64,8 +66,11 @@ type Remote struct {
 	info  ps.ClusterInfo
 	peers []*peer // of the generation of info; replaced, never changed
 	old   []*peer // that streams of former generations may use
-	// silent is since when shard 0 has been waited for, as the log says; zero: it answers.
+	// silent is since when the log says that we wait for the cluster; zero: we do not.
 	silent time.Time
+	// silentBy is the call that waits for what shard 0 reports of other shards; nil: shard 0 itself
+	// is silent.
+	silentBy *waiting
 }
 
 // coordinating is a process of shard 0.
@@ -179,8 +184,11 @@ func (r *Remote) now() ([]*peer, uint64) {
 
 // again makes a call to the coordinator, and makes it again for as long as Options.RetryFor; see until.
 func again[Req, Resp any](ctx context.Context, r *Remote, f func(psv1.CoordinatorClient, context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req) (*Resp, error) {
-	return until(ctx, r, patience{total: r.o.RetryFor, of: "ps.retry"}, f, req)
+	return until(ctx, r, patience{total: r.o.RetryFor, of: "ps.retry", relayed: r.o.WaitFor}, f, req)
 }
+
+// waiting identifies a call that may wait. It is not empty, so that each has its own address.
+type waiting struct{ _ byte }
 
 // patience is how long a call is made again.
 type patience struct {
@@ -189,6 +197,17 @@ type patience struct {
 	each time.Duration
 	// of names the setting that says so, if not empty.
 	of string
+	// relayed replaces total and of where shard 0 answers that another shard is away or not ready;
+	// 0: it does not.
+	relayed time.Duration
+}
+
+// after returns how long to retry after a failure, and the setting that says so, if any.
+func (p patience) after(relayed bool) (total time.Duration, of string) {
+	if relayed && p.relayed != 0 {
+		return p.relayed, ""
+	}
+	return p.total, p.of
 }
 
 // attempt returns the context of one attempt.
@@ -199,10 +218,14 @@ func (p patience) attempt(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeout(ctx, p.each)
 }
 
-// until makes a call to the coordinator, and makes it again while nobody answers or the cluster is not ready: to the two processes of shard 0 in turn, where it has a standby.
-// A call that shard 0 has worked on for as long as it is made again, and then answered, was not waited for: its failure is the first.
+// until makes a call to the coordinator, and retries while shard 0 does not answer or the cluster is
+// not ready. It asks the two processes of shard 0 in turn where it has a standby. Where shard 0 worked
+// on the call for as long as we retry, and then answered, we did not wait for it: the time counts from
+// that failure, once.
 func until[Req, Resp any](ctx context.Context, r *Remote, p patience, f func(psv1.CoordinatorClient, context.Context, *Req, ...grpc.CallOption) (*Resp, error), req *Req) (*Resp, error) {
-	began := time.Now()
+	began, worked := time.Now(), false
+	by := &waiting{}
+	defer r.ended(by)
 	for wait, tries := minBackoff, 1; ; tries++ {
 		at := r.at.Load()
 		to := r.coords[at]
@@ -212,39 +235,47 @@ func until[Req, Resp any](ctx context.Context, r *Remote, p patience, f func(psv
 		known := from(one, to.t.String(), err)
 		cancel()
 		if err == nil {
-			r.answered(ctx)
+			r.answered(ctx, by)
 			return resp, nil
 		}
 		if ctx.Err() != nil || !lost(err, known) {
 			return nil, known
 		}
-		if relayed(err) && time.Since(asked) >= p.total {
-			began = time.Now()
+		relayed := relayed(err)
+		total, of := p.after(relayed)
+		if relayed && !worked && time.Since(asked) >= total {
+			began, worked = time.Now(), true
 		}
 		r.at.CompareAndSwap(at, (at+1)%int32(len(r.coords)))
 		if tries%len(r.coords) > 0 {
 			continue // the other one may be in charge
 		}
 		tried := time.Since(began)
-		if tried >= p.total {
-			return nil, gaveUp(to.t, known, relayed(err), tried, p.of)
+		if tried >= total {
+			return nil, gaveUp(to.t, known, relayed, tried, of)
 		}
-		r.unanswered(ctx, to.t.Addr, p.total, known)
+		if !relayed {
+			r.unanswered(ctx, nil, to.t.Addr, total, known)
+		} else {
+			r.unanswered(ctx, by, to.t.Addr, total, known)
+		}
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-time.After(min(mathrand.N(wait)+1, p.total-tried)): // the last attempt is made when the time is over
+		case <-time.After(min(mathrand.N(wait)+1, total-tried)): // the last attempt is made when the time is over
 		}
 		wait = min(2*wait, maxBackoff)
 	}
 }
 
-// unanswered logs that shard 0 is waited for, once for all calls until one is answered: who follows the shards calls again and again while they are away.
-func (r *Remote) unanswered(ctx context.Context, addr string, atMost time.Duration, err error) {
+// unanswered logs that we wait for shard 0, once for all calls until one is answered. Where shard 0
+// answers that another shard is away, by is the call that waits: the answers to other calls do not end
+// that.
+func (r *Remote) unanswered(ctx context.Context, by *waiting, addr string, atMost time.Duration, err error) {
 	r.mu.Lock()
 	logged := !r.silent.IsZero()
 	if !logged {
-		r.silent = time.Now()
+		r.silent, r.silentBy = time.Now(), by
 	}
 	r.mu.Unlock()
 	if !logged {
@@ -252,14 +283,27 @@ func (r *Remote) unanswered(ctx context.Context, addr string, atMost time.Durati
 	}
 }
 
-// answered logs that shard 0 answers again, where it was said to be waited for.
-func (r *Remote) answered(ctx context.Context) {
+// answered logs that shard 0 answers again, where the log says that we wait for it.
+func (r *Remote) answered(ctx context.Context, by *waiting) {
 	r.mu.Lock()
 	since := r.silent
-	r.silent = time.Time{}
+	if r.silentBy != nil && r.silentBy != by {
+		since = time.Time{} // another call still waits
+	} else {
+		r.silent, r.silentBy = time.Time{}, nil
+	}
 	r.mu.Unlock()
 	if !since.IsZero() {
 		r.o.Logger.InfoContext(ctx, "the parameter server answers again", "duration", time.Since(since))
+	}
+}
+
+// ended forgets a call that waited for another shard and gave up: its error says so.
+func (r *Remote) ended(by *waiting) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.silentBy == by {
+		r.silent, r.silentBy = time.Time{}, nil
 	}
 }
 
