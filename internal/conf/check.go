@@ -32,16 +32,17 @@ func (v *checker) section(s reflect.Value, path string) {
 	if isPick(s.Type()) {
 		name, section, ok := chosenOf(s)
 		if !ok {
-			v.fault(path, "is missing; choose one of %s", strings.Join(fieldNames(v.schema.fields(s.Type())), ", "))
+			v.fault(path, "is missing; choose one of %s", strings.Join(fieldNames(alternatives(v.schema.fields(s.Type()))), ", "))
 			return
 		}
 		v.section(section, Join(path, name))
-		return
-	}
-	if isChoice(s.Type()) {
+	} else if isChoice(s.Type()) {
 		v.alternatives(s, path)
 	}
 	for _, f := range v.schema.fields(s.Type()) {
+		if f.create != nil {
+			continue
+		}
 		v.value(s.FieldByIndex(f.index), f, Join(path, f.name))
 	}
 }

@@ -67,6 +67,63 @@ func TestEngine(t *testing.T) {
 	}
 }
 
+// ring is a stove with a key of its own beside the choice.
+type ring struct {
+	conf.Pick[heater]
+	// Pots are what it carries.
+	Pots []string `yaml:"pots" default:"[pan, kettle]" enum:"pan|kettle|wok"`
+}
+
+// TestKeysBesideAChoice: a section that chooses an alternative may have other keys, which every layer sets beside it.
+func TestKeysBesideAChoice(t *testing.T) {
+	t.Parallel()
+	type hob struct {
+		Rings []ring `yaml:"rings"`
+	}
+	s := conf.New[hob](conf.Options{Noun: "hob", Alternatives: map[reflect.Type][]conf.Alternative{reflect.TypeFor[ring](): {
+		{Name: "gas", New: func() any { return &gas{} }},
+		{Name: "wood", New: func() any { return &wood{} }},
+	}}})
+	for _, tc := range []struct {
+		name, text string
+		set        []string
+		want       string
+	}{
+		{"short", "rings: [gas]", nil, "rings[0].gas.flames=4 rings[0].pots=[pan, kettle]"},
+		{"beside", "rings: [{pots: [wok], gas: {flames: 2}}]", nil, "rings[0].gas.flames=2 rings[0].pots=[wok]"},
+		{"no keys", "rings:\n- wood: {}\n  pots: [pan]", nil, "rings[0].wood={} rings[0].pots=[pan]"},
+		{"set beside", "rings: [{gas: {flames: 2}}]", []string{"rings[0].pots=[wok]"}, "rings[0].gas.flames=2 rings[0].pots=[wok]"},
+		{"set beside short", "rings: [wood]", []string{"rings[0].pots=[wok]"}, "rings[0].wood={} rings[0].pots=[wok]"},
+		{"set another", "rings: [{gas: {}, pots: [wok]}]", []string{"rings[0].wood={}"}, "rings[0].wood={} rings[0].pots=[wok]"},
+		{"misspelt", "rings: [{gas: {}, pot: [wok]}]", nil, `k.yaml:1:19: rings[0].pot: unknown key; did you mean "pots"?`},
+		{"word", "rings: [{gas: {}, pots: [wo]}]", nil, `k.yaml:1:26: rings[0].pots[0]: is "wo", not one of pan, kettle, wok; did you mean "wok"?`},
+		{"none", "rings: [{pots: [wok]}]", nil, "k.yaml:1:9: rings[0]: is missing; choose one of gas, wood"},
+		{"two", "rings: [{gas: {}, pots: [wok], wood: {}}]", nil, "k.yaml:1:32: rings[0]: takes one of its keys, not gas and wood"},
+		{"no stove", "rings: [pots]", nil, `k.yaml:1:9: rings[0]: "pots" is none of gas, wood`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var h hob
+			places, faults := s.Decode([]byte(tc.text), "k.yaml", conf.Layers{Set: tc.set}, &h)
+			if len(faults) == 0 {
+				faults = s.Check(&h, places)
+			}
+			var got []string
+			for _, f := range faults {
+				got = append(got, f.String())
+			}
+			if len(faults) == 0 {
+				for _, x := range places.Effective(&h) {
+					got = append(got, x.Path+"="+x.Value)
+				}
+			}
+			if g := strings.Join(got, " "); g != tc.want {
+				t.Errorf("%s\nwant %s", g, tc.want)
+			}
+		})
+	}
+}
+
 func TestFaultsOfAlternatives(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

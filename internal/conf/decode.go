@@ -87,6 +87,10 @@ func (d *decoder) section(n *Node, v reflect.Value, path string) {
 		for _, e := range n.entries {
 			switch _, ok := findField(fields, e.key); {
 			case ok:
+			case isPick(v.Type()) && len(alternatives(fields)) < len(fields) && chosenBy(n, fields): // a misspelt key beside the choice
+				d.unknown(e, path, fieldNames(fields))
+			case isPick(v.Type()):
+				d.unknownChoice(e.at, path, e.key, fieldNames(alternatives(fields)))
 			case isChoice(v.Type()):
 				d.unknownChoice(e.at, path, e.key, fieldNames(fields))
 			default:
@@ -94,25 +98,35 @@ func (d *decoder) section(n *Node, v reflect.Value, path string) {
 			}
 		}
 	}
-	if isChoice(v.Type()) && n != nil && len(n.entries) > 1 {
-		names := make([]string, 0, len(n.entries))
+	if isChoice(v.Type()) && n != nil {
+		var names []string
+		var second Where
 		for _, e := range n.entries {
-			names = append(names, e.key)
+			if isPick(v.Type()) && !isAlternative(fields, e.key) {
+				continue
+			}
+			if names = append(names, e.key); len(names) == 2 {
+				second = e.at
+			}
 		}
-		d.fault(n.entries[1].at, path, "takes one of its keys, not "+strings.Join(names, " and "), "")
+		if len(names) > 1 {
+			d.fault(second, path, "takes one of its keys, not "+strings.Join(names, " and "), "")
+		}
 	}
 	if p, ok := reflect.TypeAssert[picker](v.Addr()); ok {
-		for _, f := range fields {
+		for _, f := range alternatives(fields) {
 			if child := d.child(n, f, path); child != nil {
 				x := reflect.ValueOf(f.create())
 				d.value(child, x.Elem(), Join(path, f.name))
 				p.pick(f.name, x.Interface())
-				return
+				break
 			}
 		}
-		return
 	}
 	for _, f := range fields {
+		if f.create != nil {
+			continue
+		}
 		child, childPath := d.child(n, f, path), Join(path, f.name)
 		if child == nil && f.hasDefault {
 			var faults []Fault
@@ -123,6 +137,17 @@ func (d *decoder) section(n *Node, v reflect.Value, path string) {
 			d.value(child, v.FieldByIndex(f.index), childPath)
 		}
 	}
+}
+
+// isAlternative reports whether the key is an alternative of a [Pick].
+func isAlternative(fields []field, key string) bool {
+	f, ok := findField(fields, key)
+	return ok && f.create != nil
+}
+
+// chosenBy reports whether a mapping has one of the alternatives.
+func chosenBy(n *Node, fields []field) bool {
+	return slices.ContainsFunc(n.entries, func(e entry) bool { return isAlternative(fields, e.key) })
 }
 
 // child finds a key under its name or alias; both at once is a fault.
@@ -145,6 +170,9 @@ func (d *decoder) child(n *Node, f field, path string) *Node {
 // shortForm turns a plain word into the mapping it stands for: the chosen alternative of a [Choice], or the key marked short.
 func (d *decoder) shortForm(n *Node, t reflect.Type, fields []field, path string) *Node {
 	if isChoice(t) {
+		if isPick(t) {
+			fields = alternatives(fields)
+		}
 		if _, ok := findField(fields, n.text); ok {
 			return &Node{kind: mappingNode, at: n.at, entries: []entry{{n.text, n.at, &Node{at: n.at}}}}
 		}

@@ -39,7 +39,6 @@ func (p *Places) effective(s reflect.Value, prefix string, out *[]Setting) {
 				p.setting(path, "{}", out) // a choice without keys of its own
 			}
 		}
-		return
 	}
 	for _, f := range fieldsOf(s.Type()) {
 		v, path := s.FieldByIndex(f.index), Join(prefix, f.name)
@@ -93,7 +92,6 @@ func sections(s reflect.Value, f func(section any)) {
 		if _, v, ok := chosenOf(s); ok {
 			sections(v, f)
 		}
-		return
 	}
 	for _, of := range fieldsOf(s.Type()) {
 		v := s.FieldByIndex(of.index)

@@ -264,9 +264,10 @@ func (d *decoder) assign(root *Node, path, text string, at Where) {
 		if n.kind != mappingNode {
 			*n = Node{kind: mappingNode, at: at}
 		}
-		if isChoice(t) {
+		if isChoice(t) && (f.create != nil || !isPick(t)) {
+			beside := func(e entry) bool { return isPick(t) && !isAlternative(fields, e.key) }
 			for _, e := range n.entries {
-				if e.key == f.name || e.key == f.alias || at.Layer == FromDefault {
+				if beside(e) || e.key == f.name || e.key == f.alias || at.Layer == FromDefault {
 					continue
 				}
 				if other, ok := e.value.setBy(at.Layer); ok {
@@ -274,7 +275,7 @@ func (d *decoder) assign(root *Node, path, text string, at Where) {
 					return
 				}
 			}
-			n.entries = slices.DeleteFunc(n.entries, func(e entry) bool { return e.key != f.name })
+			n.entries = slices.DeleteFunc(n.entries, func(e entry) bool { return e.key != f.name && !beside(e) })
 		}
 		key := f.name
 		if f.alias != "" && n.get(f.alias) != nil {

@@ -16,8 +16,9 @@ type Alternative struct {
 	New func() any
 }
 
-// Pick is what a section embeds whose keys exclude each other and come from a list, [Options].Alternatives. T is the
-// interface that all of them have. Its zero value holds none.
+// Pick is embedded by a section with exactly one key from a list, [Options].Alternatives. T is the interface of their
+// sections. A section may have keys of its own beside the chosen one: the fields with a yaml tag. Those must not share a
+// name with an alternative. The zero value has chosen nothing.
 type Pick[T any] struct {
 	name  string
 	value T
@@ -61,7 +62,17 @@ func chosenOf(s reflect.Value) (name string, section reflect.Value, ok bool) {
 	return name, reflect.ValueOf(value).Elem(), true
 }
 
-// fields lists the keys of a section type: those of its struct, or the alternatives of a [Pick].
+// alternatives returns the fields that are alternatives of a [Pick].
+func alternatives(fields []field) (out []field) {
+	for _, f := range fields {
+		if f.create != nil {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// fields lists the keys of a section type: the alternatives of a [Pick], and those of its struct.
 func (s *Schema) fields(t reflect.Type) []field {
 	if known, ok := s.known[t]; ok {
 		return known
@@ -71,14 +82,18 @@ func (s *Schema) fields(t reflect.Type) []field {
 
 // read makes the list that fields returns.
 func (s *Schema) read(t reflect.Type) []field {
+	var out []field
 	if isPick(t) {
-		var out []field
 		for _, a := range s.o.Alternatives[t] {
 			out = append(out, field{name: a.Name, owner: t, goName: a.Name, typ: reflect.TypeOf(a.New()), doc: a.Doc, create: a.New})
 		}
-		return out
 	}
-	out := fieldsOf(t)
+	for _, f := range fieldsOf(t) {
+		if _, taken := findField(out, f.name); taken && isPick(t) {
+			panic(fmt.Sprintf("conf: the alternative %s has the name of a key of %v: rename it", f.name, t))
+		}
+		out = append(out, f)
+	}
 	for i := range out {
 		if e := out[i].enum; len(e) == 1 && strings.HasPrefix(e[0], "@") {
 			out[i].enum = s.o.Words[e[0][1:]]
