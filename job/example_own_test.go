@@ -33,7 +33,7 @@ parse:
 heads:
   - {name: click}
   - {name: seconds, loss: upper, metrics: [covered, mae]}
-stages: [count]
+stages: [{count: {}, phases: [train]}]
 model: {attention: {hidden: 16}}
 train: {batch: 10}
 snapshot: {every: 0s}

@@ -343,7 +343,8 @@ func (w *WeightInit) Init(fanIn, fanOut int) param.Init {
 // BlockOptimizer is exactly one update rule. Short form: the name alone, as in `optimizer: sgd`.
 type BlockOptimizer struct{ conf.Pick[OptimizerConfig] }
 
-// Stage is a stage between parse and batch, in training and evaluation.
+// Stage is a stage between parse and batch. The job says in which phases it runs (stages[].phases): training,
+// evaluation, prediction; by default in all.
 type Stage struct {
 	Name, Doc string
 	New       func() StageConfig

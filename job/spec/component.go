@@ -2,6 +2,7 @@ package spec
 
 import (
 	"reflect"
+	"slices"
 
 	"github.com/monolith-go/monolith/internal/conf"
 	"github.com/monolith-go/monolith/job/component"
@@ -89,6 +90,35 @@ func ModelOf(name string, section component.ModelConfig) Model {
 // Stage is exactly one stage between parse and batch. Short form: the name alone.
 type Stage struct {
 	conf.Pick[component.StageConfig]
+	// Phases are when the stage runs. train: in training and backfill. eval: in every evaluation, of eval.source and
+	// eval.holdout, and in `monolith model insight`. predict: in `monolith predict`, and for an export's warm-up requests.
+	// Give a stage that makes features all three. Give one that drops training examples [train]: evaluation and
+	// predictions then keep every row. If a stage runs in train and not in eval, evaluation takes the rows of
+	// eval.holdout as not sampled (heads.sample_rate). Servers run no stages. Neither do `monolith inspect` and
+	// `monolith check --sample`.
+	Phases []string `yaml:"phases" default:"[train, eval, predict]" enum:"train|eval|predict"`
+}
+
+// Phase is what a job reads a source for.
+type Phase string
+
+// The phases of a stage.
+const (
+	PhaseTrain   Phase = "train"
+	PhaseEval    Phase = "eval"
+	PhasePredict Phase = "predict"
+)
+
+// RunsIn reports whether the stage runs in a phase. A stage made in Go without phases runs in all.
+func (s *Stage) RunsIn(p Phase) bool {
+	return len(s.Phases) == 0 || slices.Contains(s.Phases, string(p))
+}
+
+// HoldoutIsSampled reports whether the examples of eval.holdout are sampled like the training examples
+// (heads.sample_rate). They are not if a stage runs in training and not in evaluation: it does the sampling.
+func (c *Config) HoldoutIsSampled() bool {
+	trainOnly := slices.ContainsFunc(c.Stages, func(s Stage) bool { return s.RunsIn(PhaseTrain) && !s.RunsIn(PhaseEval) })
+	return c.Eval.Holdout != nil && !trainOnly
 }
 
 // Table is an embedding table of its own. What it leaves out is as the model and the optimizers say.

@@ -44,12 +44,12 @@ type Config struct {
 	// Heads are what the model predicts, each with a label, a loss and metrics of its own. Without them there is one: the
 	// probability that parse.label is 1, learnt by cross entropy and measured by eval.metrics.
 	Heads []Head `yaml:"heads"`
-	// Stages work on the parsed rows before they are batched, in training, evaluation and prediction, one after the other. Programs bring
-	// them along; monolith has none of its own. What a stage remembers of a split (pipeline.Stateful) is stored with the snapshots of
-	// training, and handed on with the split; where executors are in other processes (runner), what it remembers since the last
-	// snapshot is not stored when its splits end, and a later run reads them again from there: no example counts twice.
-	// Evaluation and monolith predict store none of it: each of their runs reads the source from its beginning, and writes no row
-	// again that is there.
+	// Stages work on the parsed rows before batching, one after the other. Programs bring their own; monolith has none. Each
+	// runs in training, evaluation and prediction, or in the phases that it names: `- {sample: {share: 0.1}, phases: [train]}`.
+	// Snapshots of training store a stage's state of each split (pipeline.Stateful), and hand it on with the split.
+	// Executors in other processes (runner) store no state made since the last snapshot when their splits end. A later run
+	// reads those rows again from the snapshot: no example counts twice. Evaluation and `monolith predict` store no state. Each of
+	// their runs reads the source from its beginning, and predict writes no row twice.
 	Stages []Stage `yaml:"stages"`
 	// Model is what is trained.
 	Model Model `yaml:"model" required:"true"`

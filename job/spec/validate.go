@@ -59,6 +59,11 @@ func (c *Config) validate(s *conf.Schema) error {
 			v.fault("snapshot.upload", "is not there for a job whose shard 0 has a standby: one process uploads; leave one of the two out, or copy dir/snapshots by other means")
 		}
 	}
+	for i, s := range c.Stages {
+		if s.Phases != nil && len(s.Phases) == 0 {
+			v.fault(fmt.Sprintf("stages[%d].phases", i), "is empty, and the stage would never run: name train, eval or predict, or leave out the stage")
+		}
+	}
 	v.holdout(&c.Eval)
 	v.evalColumns(&c.Eval)
 	v.backfill(c)

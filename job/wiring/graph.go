@@ -110,7 +110,7 @@ func EvalGraph(c *spec.Config, r Reading, m model.Model, open OpenClient, outs *
 	}
 	looked := pipeline.Via(examples, NodeLookup, trainstep.NewLookup(m, open.store))
 	score := trainstep.NewScore(m, open.store, c.StepThreads(), c.Eval.Keys()...).Into(insight)
-	if c.Eval.Holdout != nil { // its examples are sampled as those that are trained on
+	if c.HoldoutIsSampled() {
 		score = score.OfData()
 	}
 	scored := pipeline.Via(looked, "score", score)

@@ -40,7 +40,7 @@ func PredictReading(c *spec.Config) Reading {
 	if !r.Source.Bounded() {
 		r.Batch.MaxDelay = predictDelay
 	}
-	r.Fields = &Fields{}
+	r.Phase, r.Fields = spec.PhasePredict, &Fields{}
 	return r
 }
 

@@ -39,6 +39,8 @@ type Reading struct {
 	Fields *Fields
 	// Memory is what this process may take, of which windows of the shuffle have a share; nil has no limit.
 	Memory *table.Memory
+	// Phase chooses the job's stages.
+	Phase spec.Phase
 	// Side is the part of the source that is read where the job holds some of it out (eval.holdout); empty: all of it.
 	Side parse.Side
 }
@@ -61,7 +63,7 @@ type Known struct {
 func TrainReading(c *spec.Config, epochs int) Reading {
 	return Reading{
 		Job: c, Key: c.SourceKey(), Source: &c.Source, Name: c.SourceNode(), Format: c.Parse.Format, Columns: c.Parse.Columns, Header: c.Parse.Header, Epochs: epochs, Shuffle: c.Shuffle,
-		Batch: batch.Options{Rows: c.Train.Batch, MaxDelay: maxBatchDelay(c)}, Side: parse.Rest,
+		Batch: batch.Options{Rows: c.Train.Batch, MaxDelay: maxBatchDelay(c)}, Side: parse.Rest, Phase: spec.PhaseTrain,
 	}
 }
 
@@ -82,7 +84,7 @@ func EvalReading(c *spec.Config) Reading {
 	e, name := &c.Eval, ""
 	if from, _ := c.EvalSource(); from != nil && e.Source == nil {
 		r := TrainReading(c, 0)
-		r.Shuffle, r.Batch, r.Side = spec.Shuffle{}, batch.Options{Rows: evalBatch}, parse.Held
+		r.Shuffle, r.Batch, r.Side, r.Phase = spec.Shuffle{}, batch.Options{Rows: evalBatch}, parse.Held, spec.PhaseEval
 		return r
 	}
 	if e.Source != nil {
@@ -90,7 +92,7 @@ func EvalReading(c *spec.Config) Reading {
 	}
 	return Reading{
 		Job: c, Key: "eval.source", Source: e.Source, Name: name, Format: e.Format, Columns: e.Columns, Header: e.Header != nil && *e.Header,
-		Batch: batch.Options{Rows: evalBatch},
+		Batch: batch.Options{Rows: evalBatch}, Phase: spec.PhaseEval,
 	}
 }
 
@@ -104,7 +106,7 @@ func (r Reading) repeats() bool {
 	return r.Epochs > 0 && r.Source.Bounded() && !stream
 }
 
-// examples adds source, parse and batch to a graph.
+// examples adds source, parse, the stages of the phase and batch to a graph.
 func (r Reading) examples(g *pipeline.Graph) (pipeline.Stream[*pipeline.Batch], error) {
 	var none pipeline.Stream[*pipeline.Batch]
 	opts := r.ParseOptions()
@@ -123,7 +125,11 @@ func (r Reading) examples(g *pipeline.Graph) (pipeline.Stream[*pipeline.Batch], 
 		opts.Format = parse.Format(r.Format)
 		parsed = pipeline.Via(pipeline.Read(g, r.Name, src), "parse", parse.New(opts))
 	}
-	for _, s := range r.Job.Stages {
+	for i := range r.Job.Stages {
+		s := &r.Job.Stages[i]
+		if !s.RunsIn(r.Phase) {
+			continue
+		}
 		stage, err := s.Value().Stage()
 		if err != nil {
 			return none, err
