@@ -442,8 +442,13 @@ func (s *serving) dialer(me *rpc.Coordinator, fs fsx.FS, hooks *ps.Hooks) (func(
 		return nil, err
 	}
 	return func(shard int, addr string) (ps.Peer, error) {
+		from := ""
+		if !slices.Contains(wiring.Addrs(&s.cfg.PS, s.cfg.PS.Addresses), addr) { // dir keeps what the command said
+			from = "monolith ps scale"
+		}
 		addr, second := ps.SplitAddr(addr)
 		t := rpc.Target{
+			From:     from,
 			Identity: s.id, Shard: shard, Addr: addr, Config: conf, Coordinator: me,
 			Conn: wire.ConnOptions{RetryFor: wiring.RetryFor(&s.cfg.PS), MaxMessage: int(s.cfg.PS.MaxMessage), Logger: s.log},
 		}

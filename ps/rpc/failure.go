@@ -76,9 +76,10 @@ func from(ctx context.Context, who string, err error) error {
 	for _, d := range st.Details() {
 		switch d := d.(type) {
 		case *psv1.Failure:
-			remote = wire.Remote(st.Message(), d.Codes)
+			text, _ := wire.Placed(st.Message(), who)
+			remote = wire.Remote(text, d.Codes)
 			if errors.Is(remote, ps.ErrMismatch) || errors.Is(remote, wire.ErrVersion) {
-				remote = wire.Remote("ps: "+who+": "+strings.TrimPrefix(st.Message(), "ps: "), d.Codes)
+				remote = wire.Remote(wire.PlacedOrNamed(text, who), d.Codes)
 			}
 		case *wrapperspb.StringValue:
 			if remote != nil {

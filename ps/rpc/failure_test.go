@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/monolith-go/monolith/internal/testbed"
 	psv1 "github.com/monolith-go/monolith/proto/monolith/ps/v1"
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/wire"
@@ -33,6 +34,7 @@ func TestFailures(t *testing.T) {
 		want  string
 	}{
 		{"shard 0 waits", failed(fmt.Errorf("%w: %w", third, ps.ErrNotReady)), ps.ErrNotReady, true, "ps: shard 1 at b:1"},
+		{"of a count", failed(fmt.Errorf("ps: shard 0 of 2: %w", ps.ErrFull)), ps.ErrFull, false, "ps: shard 0 of 2 at a:1: "},
 		{"another shard is gone", failed(third), ps.ErrUnreachable, true, "ps: shard 1 at b:1"},
 		{"nobody is there", status.Error(codes.Unavailable, "error reading from server: EOF"), ps.ErrUnreachable, true, "ps: shard 0 at a:1: the connection broke (EOF)"},
 		{"too late", status.Error(codes.DeadlineExceeded, "late"), ps.ErrUnreachable, true, "ps: shard 0 at a:1"},
@@ -47,6 +49,40 @@ func TestFailures(t *testing.T) {
 		known := from(t.Context(), "shard 0 at a:1", x.sent)
 		if !errors.Is(known, x.is) || !strings.Contains(known.Error(), x.want) || lost(x.sent, known) != x.again {
 			t.Errorf("%s: %v, again %t; want %q, a %v, again %t", x.name, known, lost(x.sent, known), x.want, x.is, x.again)
+		}
+	}
+}
+
+// TestLearntAddresses: where no process answers at an address that shard 0 named, errors of calls and of streams say so. Other addresses are the user's.
+func TestLearntAddresses(t *testing.T) {
+	t.Parallel()
+	gone := testbed.FreeAddr(t)
+	for _, x := range []struct {
+		given []string
+		now   []string
+		says  bool
+	}{
+		{[]string{"a:1"}, []string{"a:1", gone}, true},
+		{[]string{"a:1", gone}, []string{"a:1", gone}, false},
+		{[]string{"a:1", gone, "c:1"}, []string{"a:1", gone}, false},
+		{[]string{"a:1"}, []string{"a:1", ps.JoinAddr(gone, gone)}, true},
+	} {
+		r := &Remote{o: Options{Addrs: x.given, RetryFor: -1, Logger: slog.New(slog.DiscardHandler)}, coords: []coordinating{{t: &Target{Addr: "a:1"}}}}
+		err := errors.Join(r.adopt(ps.ClusterInfo{Addrs: x.given}), r.adopt(ps.ClusterInfo{Generation: 1, Addrs: x.now}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := r.peers[1]
+		_, called := p.Newest(t.Context())
+		_, streamed := connect(t.Context(), p.cc, p.t, 2, 1, 1, "w/0")
+		want := "shard 0 at a:1 says that shard 1 is at " + gone + ", where none answers from here: dial tcp " + gone
+		for _, err := range []error{called, streamed} {
+			if !errors.Is(err, ps.ErrUnreachable) || !strings.Contains(err.Error(), gone) || strings.Contains(err.Error(), want) != x.says || !x.says && strings.Contains(err.Error(), "says") {
+				t.Errorf("given %v, now %v: %v; says where from: want %t", x.given, x.now, err, x.says)
+			}
+		}
+		for _, p := range r.peers {
+			_ = p.Close() // nothing was opened
 		}
 	}
 }

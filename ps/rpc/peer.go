@@ -28,6 +28,8 @@ type Target struct {
 	// Standby is the address of the shard's other process for a worker, "" for none.
 	Standby string
 	Config  wire.ClientConfig
+	// From names the process that gave the addresses, for errors; empty: the user gave them.
+	From string
 	// Coordinator, if not nil, is the shard 0 that calls; nil for workers.
 	Coordinator *Coordinator
 	// Conn configures workers' streams.
@@ -53,6 +55,14 @@ type Coordinator struct {
 // String names the shard as messages do.
 func (t Target) String() string { return fmt.Sprintf("shard %d at %s", t.Shard, t.Addr) }
 
+// learnt adds to a failure to connect which process gave the address.
+func (t *Target) learnt(err error) error {
+	if err, learnt := wire.Learnt(err, t.String(), t.From); learnt {
+		return fmt.Errorf("ps: %w", err)
+	}
+	return err
+}
+
 // peer is a [ps.Peer] in another process.
 type peer struct {
 	t  Target
@@ -67,6 +77,7 @@ type peer struct {
 func NewPeer(t Target) (ps.Peer, error) { return newPeer(t) }
 
 func newPeer(t Target) (*peer, error) {
+	t.Conn.From = t.From
 	cc, err := wire.NewClient(t.Addr, t.Config)
 	if err != nil {
 		return nil, err
@@ -97,7 +108,7 @@ func call[Req, Resp any](ctx context.Context, t *Target, f func(context.Context,
 	}
 	r, err := f(t.outgoing(ctx), req, callOptions()...)
 	if err != nil {
-		return nil, from(ctx, t.String(), err)
+		return nil, t.learnt(from(ctx, t.String(), err))
 	}
 	return r, nil
 }

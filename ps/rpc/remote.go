@@ -157,8 +157,12 @@ func (r *Remote) adopt(info ps.ClusterInfo) error {
 			peers = append(peers, r.peers[i])
 			continue
 		}
+		from := ""
+		if !r.given(addr) || !r.given(standby) {
+			from = r.coords[r.at.Load()].t.String()
+		}
 		p, err := newPeer(Target{
-			Identity: r.o.Identity, Shard: i, Addr: addr, Standby: standby, Config: r.o.Config,
+			Identity: r.o.Identity, Shard: i, Addr: addr, Standby: standby, Config: r.o.Config, From: from,
 			Conn: wire.ConnOptions{RetryFor: r.o.RetryFor, MaxMessage: r.o.MaxMessage, Logger: r.o.Logger},
 		})
 		if err != nil {
@@ -173,6 +177,14 @@ func (r *Remote) adopt(info ps.ClusterInfo) error {
 	}
 	r.info, r.peers, r.old = info, peers, append(r.old, gone...)
 	return nil
+}
+
+// given reports whether the caller named an address, rather than shard 0. The address of no process is.
+func (r *Remote) given(addr string) bool {
+	return addr == "" || slices.ContainsFunc(r.o.Addrs, func(of string) bool {
+		first, standby := ps.SplitAddr(of)
+		return addr == first || addr == standby
+	})
 }
 
 // now returns the shards and the generation in which they are those.

@@ -176,6 +176,22 @@ func TestWhatStrangersHear(t *testing.T) {
 	}
 }
 
+// TestStreamOfAnotherJob: a worker's error names the shard with its address.
+func TestStreamOfAnotherJob(t *testing.T) {
+	cc, _, id := serveShard(t, 1, wire.ServerConfig{}, "")
+	id.Job = "c"
+	addr := strings.TrimPrefix(cc.Target(), "passthrough:///")
+	p, err := rpc.NewPeer(rpc.Target{Identity: id, Shard: 1, Addr: addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.Close() }()
+	_, err = p.Connect(t.Context(), 1, 1, "w/0")
+	if want := "ps: shard 1 at " + addr + `: the jobs have other names: worker w/0 has "c", shard 1 another`; !errors.Is(err, ps.ErrMismatch) || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // TestTwoCoordinators: a shard obeys one shard 0, names the folder or the process of another, and obeys the next when the
 // first is gone.
 func TestTwoCoordinators(t *testing.T) {

@@ -31,6 +31,8 @@ type ConnOptions struct {
 	// Other, if not nil, is a connection to the other process of the shard: when the one does not answer, or is not in charge, the
 	// other is tried. CallTimeout is 1 s by default then, and MaxBackoff 200 ms, so that a take-over is found soon.
 	Other *Client
+	// From names the process that gave the shard's address, such as "shard 0 at a:1", for errors; empty: the user gave it.
+	From string
 	// OnReconnect, if not nil, is called when a new stream is in for one that broke of cause.
 	OnReconnect func(shard int, cause error)
 	// Logger gets streams that broke and were begun again; nil discards.
@@ -224,10 +226,14 @@ func (c *Conn) Close(ctx context.Context, clean bool) error {
 	return err
 }
 
-// silent notes that a call has heard nothing of the shard since a time.
-func (c *Conn) silent(since time.Time) {
+// silent notes that a call has heard nothing of the shard since a time. err is why its last attempt failed; nil: the first one waits still.
+func (c *Conn) silent(since time.Time, err error) {
 	c.logged.Store(true)
-	c.silence.waits(c, since)
+	if err == nil {
+		err = errSilent
+	}
+	err, _ = Learnt(err, c.who(), c.opts.From)
+	c.silence.waits(c, since, err)
 }
 
 // waitsNoMore notes how the call that was begun has ended.
@@ -287,6 +293,9 @@ func (c *Conn) release() {
 func (c *Conn) named(err error) error {
 	return fmt.Errorf("wire: worker %s, shard %d at %s: %w", c.hello.Worker, c.hello.Shard, c.addr(), err)
 }
+
+// who names the shard as messages do.
+func (c *Conn) who() string { return fmt.Sprintf("shard %d at %s", c.hello.Shard, c.addr()) }
 
 // addr is the shard's address as the user wrote it.
 func (c *Conn) addr() string { return strings.TrimPrefix(c.cc.Target(), "passthrough:///") }

@@ -224,8 +224,8 @@ func TestErrorsKeepTheirIdentity(t *testing.T) {
 	for i, want := range append(sentinels, errors.New("of no kind")) {
 		next = fmt.Errorf("shard 3: %q: %w", "x\xff", want)
 		_, err := c.Control(t.Context(), nil)
-		if err == nil || err.Error() != next.Error() {
-			t.Errorf("got %v, want %v", err, next)
+		if text := strings.Replace(next.Error(), "shard 3: ", "shard 3 at localhost:1: ", 1); err == nil || err.Error() != text {
+			t.Errorf("got %v, want %v", err, text)
 		}
 		for k, s := range sentinels {
 			if errors.Is(err, s) != (k == i) {
@@ -243,11 +243,11 @@ func TestErrorsKeepTheirIdentity(t *testing.T) {
 	if !errors.As(err, &e) || !errors.Is(err, ps.ErrFenced) {
 		t.Fatalf("acquire: %v, want an EpochError", err)
 	}
-	if diff := cmp.Diff(&ps.EpochError{Split: id, Epoch: 2, Current: 4}, e); diff != "" || !strings.HasPrefix(err.Error(), "shard 3: ps: s/x") {
+	if diff := cmp.Diff(&ps.EpochError{Split: id, Epoch: 2, Current: 4}, e); diff != "" || !strings.HasPrefix(err.Error(), "shard 3 at localhost:1: ps: s/x") {
 		t.Errorf("%v\n%s", err, diff)
 	}
 	next = errors.New(strings.Repeat("long ", 10_000))
-	if _, err := c.Control(t.Context(), nil); err == nil || len(err.Error()) != 16<<10 {
+	if _, err := c.Control(t.Context(), nil); err == nil || len(err.Error()) != 16<<10+len("ps: shard 3 at localhost:1: ") {
 		t.Errorf("a long text arrives with %d bytes", len(err.Error()))
 	}
 	if n := len(f.calls()); n != len(sentinels)+1+2 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/monolith-go/monolith/internal/failure"
 	"github.com/monolith-go/monolith/ps"
@@ -155,6 +156,36 @@ func readError(d *decoder) (remote *remoteError, err error) {
 // tooLarge says what exceeds which limit. setting is what the reader can change.
 func tooLarge(what string, size, limit uint64, setting string) error {
 	return fmt.Errorf("wire: %s of %d bytes, the limit is %d (%s): %w", what, size, limit, setting, ErrTooLarge)
+}
+
+// Placed adds an address to an error's text that begins with a shard's name. For who "shard 1 at b:1", "ps: shard 1 of 2: busy"
+// becomes "ps: shard 1 of 2 at b:1: busy". A text that has the address stays. ok reports whether the text begins with that shard.
+func Placed(text, who string) (placed string, ok bool) {
+	name, addr, _ := strings.Cut(who, " at ")
+	rest, ours := strings.CutPrefix(text, "ps: ")
+	rest, ok = strings.CutPrefix(rest, name)
+	if !ok || rest != "" && rest[0] >= '0' && rest[0] <= '9' {
+		return text, false
+	}
+	if strings.Contains(text, addr) {
+		return text, true
+	}
+	if count, ok := strings.CutPrefix(rest, " of "); ok {
+		after := strings.TrimLeft(count, "0123456789")
+		name, rest = name+" of "+count[:len(count)-len(after)], after
+	}
+	if ours {
+		name = "ps: " + name
+	}
+	return name + " at " + addr + rest, true
+}
+
+// PlacedOrNamed is [Placed], and puts who in front of a text that begins otherwise.
+func PlacedOrNamed(text, who string) string {
+	if placed, ok := Placed(text, who); ok {
+		return placed
+	}
+	return "ps: " + who + ": " + strings.TrimPrefix(text, "ps: ")
 }
 
 func violation(format string, args ...any) error {

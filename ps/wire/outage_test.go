@@ -366,6 +366,58 @@ func (c *iceConn) Close() error {
 	return c.Conn.Close()
 }
 
+// TestSilenceSaysWhy: the warning has the last attempt's error, and so has the call's. Both say which process named the address, unless the user did.
+func TestSilenceSaysWhy(t *testing.T) {
+	t.Parallel()
+	for from, want := range map[string]string{
+		"":               "connect: connection refused",
+		"shard 0 at a:1": "shard 0 at a:1 says that shard 3 is at b:1, where none answers from here: connect: connection refused",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			cc, err := wire.NewClient("b:1", wire.ClientConfig{Dial: func(context.Context, string, string) (net.Conn, error) {
+				return nil, errors.New("connect: connection refused")
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var text bytes.Buffer
+			o := wire.ConnOptions{RetryFor: 20 * time.Second, From: from, Logger: slog.New(slog.NewTextHandler(&text, nil))}
+			_, err = wire.Dial(t.Context(), cc, wire.Hello{Shard: 3, Worker: "w/0"}, o)
+			if text := "shard 3 at b:1 does not answer worker w/0: " + want; !errors.Is(err, wire.ErrUnreachable) || !strings.Contains(err.Error(), text) {
+				t.Errorf("%v, want %s", err, text)
+			}
+			if line := `err="` + want + `"`; strings.Count(text.String(), "waiting for a shard that does not answer") != 1 || !strings.Contains(text.String(), line) {
+				t.Errorf("no %s in %s", line, &text)
+			}
+			if err := cc.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestPlaced adds addresses to texts that name a shard without one.
+func TestPlaced(t *testing.T) {
+	t.Parallel()
+	const other = `ps: the jobs have other names: worker w/0 has "c", shard 1 another`
+	for text, want := range map[string]string{
+		"ps: shard 1 of 12: full":                     "ps: shard 1 of 12 at b:1: full",
+		"shard 1: full":                               "shard 1 at b:1: full",
+		"ps: shard 1 has no state yet":                "ps: shard 1 at b:1 has no state yet",
+		"ps: shard 1 at b:1: full":                    "ps: shard 1 at b:1: full",
+		"ps: shard 1, to be added at b:1, must run":   "ps: shard 1, to be added at b:1, must run",
+		"ps: shard 12 of 13 at c:1: shard 1 is ahead": "ps: shard 1 at b:1: shard 12 of 13 at c:1: shard 1 is ahead",
+		other: `ps: shard 1 at b:1: the jobs have other names: worker w/0 has "c", shard 1 another`,
+	} {
+		if got := wire.PlacedOrNamed(text, "shard 1 at b:1"); got != want {
+			t.Errorf("%s becomes %s, want %s", text, got, want)
+		}
+	}
+	if got, ok := wire.Placed(other, "shard 1 at b:1"); ok || got != other {
+		t.Errorf("%t, %s", ok, got)
+	}
+}
+
 // TestSilenceIsLoggedOnce: a shard that hangs is said to be waited for after some seconds, once for all workers of the process however often they try, and once that
 // it answers again; one that hangs for a moment, or is busy for long, is not, and one that is given up does not answer.
 func TestSilenceIsLoggedOnce(t *testing.T) {
@@ -415,8 +467,10 @@ func TestSilenceIsLoggedOnce(t *testing.T) {
 		hang(0, 0)
 		hang(4*time.Second, 0)
 		hang(7*time.Second, 1)
-		if want := "shard=3 addr=localhost:1 silent=5s at_most=1m0s"; !strings.Contains(text.String(), want) {
-			t.Errorf("no %q in %s", want, &text)
+		for _, want := range []string{`shard=3 addr=localhost:1 silent=5s at_most=1m0s err="nothing arrived in time"`, `"the shard answers again" shard=3 addr=localhost:1`} {
+			if !strings.Contains(text.String(), want) {
+				t.Errorf("no %q in %s", want, &text)
+			}
 		}
 		hang(35*time.Second, 1) // some attempts fail
 		busy = true

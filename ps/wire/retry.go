@@ -48,10 +48,10 @@ func verdict(err error) (out error, again bool) {
 		if why := handshakeFault(st.Message()); why != "" {
 			return fmt.Errorf("%s: %w", why, ErrNotAdmitted), false
 		}
-		return &transportError{plainText(st.Message()), err}, true
+		return &transportError{text: plainText(st.Message()), dial: strings.Contains(st.Message(), dialFault), err: err}, true
 	default:
 	}
-	return &transportError{st.Code().String() + ": " + unwrapped(st.Message()), err}, true
+	return &transportError{text: st.Code().String() + ": " + unwrapped(st.Message()), err: err}, true
 }
 
 // handshakeFault returns why a connection can never be made, as far as the text of the transport's error says.
@@ -78,6 +78,7 @@ func handshakeFault(text string) string {
 // transportError is a connection that failed, in plain words.
 type transportError struct {
 	text string
+	dial bool // no connection was made
 	err  error
 }
 
@@ -87,8 +88,34 @@ func (e *transportError) Error() string { return e.text }
 // Unwrap returns gRPC's error, or the line's.
 func (e *transportError) Unwrap() error { return e.err }
 
+// Learnt adds to err from where the address in who, "shard 1 at b:1", is known, such as "shard 0 at a:1". Without from it was given, and err stays.
+// So does every error other than a failure to connect. learnt reports whether the text is another.
+func Learnt(err error, who, from string) (_ error, learnt bool) {
+	t, ok := errors.AsType[*transportError](err)
+	if !ok || !t.dial || from == "" {
+		return err, false
+	}
+	name, addr, _ := strings.Cut(who, " at ")
+	return &learntError{fmt.Sprintf("%s says that %s is at %s, where none answers from here: %s", from, name, addr, t.text), err}, true
+}
+
+// learntError is a failure to connect to an address that another process named.
+type learntError struct {
+	text string
+	err  error
+}
+
+// Error returns the text of the failure, and which process named the address.
+func (e *learntError) Error() string { return e.text }
+
+// Unwrap returns the failure.
+func (e *learntError) Unwrap() error { return e.err }
+
 // prefaceFault is how gRPC begins the error of a connection whose server did not begin as HTTP/2 does.
 const prefaceFault = "error reading server preface: "
+
+// dialFault is how gRPC begins the error of a connection that was not made.
+const dialFault = "Error while dialing: "
 
 // unwrapped takes the layers off that gRPC puts around the error of a connection.
 func unwrapped(text string) string {
@@ -97,7 +124,7 @@ func unwrapped(text string) string {
 			text = s
 		}
 	}
-	for _, layer := range [...]string{"transport: ", "Error while dialing: ", "authentication handshake failed: "} {
+	for _, layer := range [...]string{"transport: ", dialFault, "authentication handshake failed: "} {
 		text = strings.TrimPrefix(text, layer)
 	}
 	return text

@@ -16,8 +16,8 @@ type silence struct {
 	since   time.Time // of the first of them
 }
 
-// waits notes that a call of a connection has heard nothing since a time.
-func (s *silence) waits(c *Conn, since time.Time) {
+// waits notes that a call of a connection has heard nothing since a time, and why.
+func (s *silence) waits(c *Conn, since time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting[c] {
@@ -25,7 +25,7 @@ func (s *silence) waits(c *Conn, since time.Time) {
 	}
 	if len(s.waiting) == 0 {
 		s.waiting, s.since = map[*Conn]bool{}, since
-		c.opts.Logger.Warn("waiting for a shard that does not answer", "shard", c.hello.Shard, "addr", c.addr(), "silent", time.Since(since).Round(time.Millisecond), "at_most", c.opts.RetryFor)
+		c.opts.Logger.Warn("waiting for a shard that does not answer", "shard", c.hello.Shard, "addr", c.addr(), "silent", time.Since(since).Round(time.Millisecond), "at_most", c.opts.RetryFor, "err", err)
 	}
 	s.waiting[c] = true
 }
@@ -40,6 +40,6 @@ func (s *silence) left(c *Conn, answered bool) {
 	delete(s.waiting, c)
 	if answered {
 		clear(s.waiting)
-		c.opts.Logger.Info("the shard answers again", "shard", c.hello.Shard, "duration", time.Since(s.since).Round(time.Millisecond))
+		c.opts.Logger.Info("the shard answers again", "shard", c.hello.Shard, "addr", c.addr(), "duration", time.Since(s.since).Round(time.Millisecond))
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 // stream is one gRPC stream with its line.
 type stream struct {
+	who    string // the shard, and the address of the process that the stream goes to
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	grpc   grpc.ClientStream
@@ -61,21 +62,23 @@ func (c *Conn) persist(ctx context.Context, r *call, budget time.Duration) (err 
 		err, again := verdict(err)
 		if errors.Is(err, ps.ErrClosed) || !again {
 			if _, ok := errors.AsType[*remoteError](err); ok {
-				return err // the server's text says who and where
+				return err // its text says which shard and where: see refused
 			}
 			return c.named(err)
 		}
 		c.broke = err
-		c.watch.failed()
-		c.opts.Logger.Debug("stream is broken", "shard", c.hello.Shard, "attempt", b.tries, "err", err)
+		c.watch.failed(err)
+		who := c.who()
+		c.opts.Logger.Debug("stream is broken", "shard", c.hello.Shard, "addr", c.addr(), "attempt", b.tries, "err", err)
 		if c.opts.Other != nil {
 			c.drop(err)
 			c.cc, c.opts.Other = c.opts.Other, c.cc
 		}
 		if !b.wait(ctx, stop) {
 			c.lost = true
-			return fmt.Errorf("wire: shard %d at %s does not answer worker %s: %w: %w; tried for %v (ps.retry, %d attempts); is it running (monolith ps JOB.yaml --shard %[1]d)?",
-				c.hello.Shard, c.addr(), c.hello.Worker, err, ErrUnreachable, time.Since(b.since).Round(time.Millisecond), b.tries)
+			err, _ = Learnt(err, who, c.opts.From)
+			return fmt.Errorf("wire: %s does not answer worker %s: %w: %w; tried for %v (ps.retry, %d attempts); is it running (monolith ps JOB.yaml --shard %d)?",
+				who, c.hello.Worker, err, ErrUnreachable, time.Since(b.since).Round(time.Millisecond), b.tries, c.hello.Shard)
 		}
 		if ctx.Err() != nil {
 			return c.named(context.Cause(ctx))
@@ -87,7 +90,7 @@ func (c *Conn) persist(ctx context.Context, r *call, budget time.Duration) (err 
 func (c *Conn) try(ctx context.Context, r *call) error {
 	fresh := c.stream == nil
 	if fresh {
-		s := &stream{}
+		s := &stream{who: c.who()}
 		s.ctx, s.cancel = context.WithCancelCause(c.run)
 		c.stream = s
 	}
@@ -138,7 +141,9 @@ func (c *Conn) failed(err error) error {
 // reason is what the stream ended with, once its line broke of err: a server closes the line first, and then says why. Who has only lost the line
 // says nothing.
 func (s *stream) reason(err error) error {
-	t := time.AfterFunc(reasonFor, func() { s.cancel(&transportError{"the connection for its frames broke (" + err.Error() + ")", err}) })
+	t := time.AfterFunc(reasonFor, func() {
+		s.cancel(&transportError{text: "the connection for its frames broke (" + err.Error() + ")", err: err})
+	})
 	defer t.Stop()
 	var m wrapperspb.BytesValue
 	if err := s.grpc.RecvMsg(&m); err != nil {
@@ -203,7 +208,7 @@ func (c *Conn) connect() error {
 	}
 	c.incarnation = w.Incarnation
 	if c.hello.Resumed {
-		c.opts.Logger.Warn("stream begun again", "shard", c.hello.Shard, "worker", c.hello.Worker, "incarnation", w.Incarnation, "err", c.broke)
+		c.opts.Logger.Warn("stream begun again", "shard", c.hello.Shard, "addr", c.addr(), "worker", c.hello.Worker, "incarnation", w.Incarnation, "err", c.broke)
 		if c.opts.OnReconnect != nil {
 			c.opts.OnReconnect(c.hello.Shard, c.broke)
 		}
@@ -300,6 +305,7 @@ func (s *stream) refused() error {
 	if err != nil {
 		return err
 	}
+	remote.text = PlacedOrNamed(remote.text, s.who)
 	return remote
 }
 

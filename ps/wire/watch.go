@@ -13,19 +13,21 @@ import (
 type watch struct {
 	timeout time.Duration
 	begun   time.Time
-	last    atomic.Int64          // when something was sent or has arrived, since begun
-	silent  func(since time.Time) // called, with mu held, where a call has heard nothing for sayAfter
+	last    atomic.Int64 // when something was sent or has arrived, since begun
+	// silent is called, with mu held, where a call has heard nothing for sayAfter. err is why its last attempt failed, or nil.
+	silent func(since time.Time, err error)
 
 	mu     sync.Mutex
 	call   time.Duration // when the call under way was begun, since begun, and start when its last attempt was
 	start  time.Duration
+	err    error                   // of the last attempt of the call under way that failed
 	cancel context.CancelCauseFunc // of the stream of the call under way; nil between calls
 	timer  *time.Timer
 	done   <-chan struct{}
 	stop   func() bool
 }
 
-func newWatch(timeout time.Duration, silent func(since time.Time)) *watch {
+func newWatch(timeout time.Duration, silent func(since time.Time, err error)) *watch {
 	return &watch{timeout: timeout, begun: time.Now(), silent: silent}
 }
 
@@ -59,21 +61,22 @@ func (w *watch) begin(ctx context.Context, cancel context.CancelCauseFunc) {
 // called notes that a call has begun, of which each attempt is watched over.
 func (w *watch) called() {
 	w.mu.Lock()
-	w.call = time.Since(w.begun)
+	w.call, w.err = time.Since(w.begun), nil
 	w.mu.Unlock()
 }
 
-// failed notes that an attempt has failed.
-func (w *watch) failed() {
+// failed notes that an attempt has failed, and why.
+func (w *watch) failed(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.err = err
 	w.listen()
 }
 
 // listen calls silent where a call has heard nothing for long. The lock is held.
 func (w *watch) listen() {
 	if since := max(w.call, time.Duration(w.last.Load())); time.Since(w.begun)-since >= sayAfter {
-		w.silent(w.begun.Add(since))
+		w.silent(w.begun.Add(since), w.err)
 	}
 }
 
