@@ -112,14 +112,14 @@ func TestTwoListsOfBrokersOfOneCluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer a.Close()
+		defer a.Close() //nolint:errcheck // the test is over
 		letters := a.Addrs()[1]
 		if !one {
 			b, err := broker.Start(broker.Options{Topics: map[string]int{"loop": 1}, ClusterID: "two"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer b.Close()
+			defer b.Close() //nolint:errcheck // the test is over
 			letters = b.Addrs()[0]
 		}
 		cfg, err := job.Decode([]byte(fmt.Sprintf(`

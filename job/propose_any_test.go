@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -343,7 +344,7 @@ func anyWritten(t *testing.T, rng *rand.Rand, dir, name string, data []byte) str
 		var b bytes.Buffer
 		w := gzip.NewWriter(&b)
 		_, err := w.Write(data)
-		if err = w.Close(); err != nil {
+		if err = errors.Join(err, w.Close()); err != nil {
 			t.Fatal(err)
 		}
 		path, data = path+".gz", b.Bytes()

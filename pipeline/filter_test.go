@@ -16,8 +16,10 @@ import (
 // numbered is a batch of n rows of a number, a list that may be null and a text.
 func numbered(mem memory.Allocator, n int) *pipeline.Batch {
 	schema := arrow.NewSchema([]arrow.Field{
-		{Name: "n", Type: arrow.PrimitiveTypes.Int64}, {Name: "list", Type: arrow.ListOf(arrow.PrimitiveTypes.Int64), Nullable: true},
-		{Name: "text", Type: arrow.BinaryTypes.Binary}, {Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64},
+		{Name: "n", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "list", Type: arrow.ListOf(arrow.PrimitiveTypes.Int64), Nullable: true},
+		{Name: "text", Type: arrow.BinaryTypes.Binary},
+		{Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64},
 	}, nil)
 	b := array.NewRecordBuilder(mem, schema)
 	defer b.Release()

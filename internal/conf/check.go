@@ -96,7 +96,7 @@ func (v *checker) value(x reflect.Value, f field, path string) {
 
 // otherwise is what a value of its own kind may be beside a word, for an error that lists the words.
 func otherwise(x reflect.Value) string {
-	if d, ok := x.Interface().(Described); ok {
+	if d, ok := reflect.TypeAssert[Described](x); ok {
 		return " (" + d.Written() + ")"
 	}
 	return ""

@@ -195,10 +195,22 @@ func TestFew(t *testing.T) {
 		set    *metric.Set
 		few    bool
 	}{
-		{"auc", set(2, 2, 0), true}, {"log_loss", set(2, 2, 0), true}, {"auc", set(9, 1000, 0), true}, {"auc", set(10, 10, 0), false},
-		{"auc", set(100, 9, 0), true}, {"rmse", set(19, 0, 0), true}, {"rmse", set(20, 0, 0), false}, {"auc", weightless, true},
-		{"auc", set(100, 100, 20), true}, {"auc", set(200, 200, 20), false}, {"rmse", set(190, 190, 20), true}, {"auc", apart, false},
-		{"gauc", set(200, 200, 1), true}, {"gauc", set(10, 10, 0), true}, {"ndcg@5", set(19, 100, 1), true}, {"ndcg@5", set(20, 100, 1), false},
+		{"auc", set(2, 2, 0), true},
+		{"log_loss", set(2, 2, 0), true},
+		{"auc", set(9, 1000, 0), true},
+		{"auc", set(10, 10, 0), false},
+		{"auc", set(100, 9, 0), true},
+		{"rmse", set(19, 0, 0), true},
+		{"rmse", set(20, 0, 0), false},
+		{"auc", weightless, true},
+		{"auc", set(100, 100, 20), true},
+		{"auc", set(200, 200, 20), false},
+		{"rmse", set(190, 190, 20), true},
+		{"auc", apart, false},
+		{"gauc", set(200, 200, 1), true},
+		{"gauc", set(10, 10, 0), true},
+		{"ndcg@5", set(19, 100, 1), true},
+		{"ndcg@5", set(20, 100, 1), false},
 	} {
 		m := find(t, tt.metric)
 		if got := tt.set.Few(&m); got != tt.few {

@@ -95,9 +95,9 @@ func (f *File) open() error {
 }
 
 func (f *File) fail(what string, err error) error {
-	kind := pipeline.ErrUnavailable
+	kind, disk := pipeline.ErrUnavailable, true
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) || isDir(f.path) {
-		kind = pipeline.ErrConfig
+		kind, disk = pipeline.ErrConfig, false
 	}
 	err = fmt.Errorf("deadletter: %s %s: %w: %w", what, f.path, err, kind)
 	switch {
@@ -106,7 +106,7 @@ func (f *File) fail(what string, err error) error {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return fmt.Errorf("%w; make room, or name a file on another disk for bad rows", err)
 	}
-	if do, known := fsx.Advice(err); known && kind == pipeline.ErrUnavailable {
+	if do, known := fsx.Advice(err); known && disk {
 		return fmt.Errorf("%w; %s, or name another file for bad rows", err, do)
 	}
 	return err
