@@ -95,7 +95,7 @@ func (m *measuring) all(ctx context.Context) (out result.Measured, replicates []
 			return out, nil, err
 		}
 		replicates = append(replicates, found)
-		out.Doubts = append(out.Doubts, doubts(m.cfg, &h, &mine)...)
+		out.Doubts = append(out.Doubts, doubts(m.cfg, &h, &mine, heldOut)...)
 		out.Doubts = append(out.Doubts, groupDoubts(m.cfg, &h, &mine)...)
 	}
 	return out, replicates, nil

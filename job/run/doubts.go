@@ -26,27 +26,47 @@ const (
 	doubtAfter = 100_000
 )
 
-// doubts says what speaks against the figures of a head, by what it predicted of examples: weights of nothing, labels that are all the same, an AUC that is too good to
-// be true or that of guessing, probabilities that are worse than a constant.
-func doubts(cfg *spec.Config, h *spec.Head, set *metric.Set) []string {
+// figures says where the examples that a head predicted come from.
+type figures bool
+
+const (
+	// learnt are figures of examples that the model trains on, heldOut of those it is evaluated on.
+	learnt, heldOut figures = false, true
+)
+
+// oneLabel says what it means that all labels are the same.
+func (f figures) oneLabel(l *loss.Loss) string {
+	switch {
+	case f == learnt:
+		return "there is nothing to learn"
+	case slices.Contains(l.Metrics, "auc"):
+		return "so there is no AUC, and the other metrics say little"
+	}
+	return "so the metrics say little: a constant would do as well"
+}
+
+// doubts returns warnings about a head's figures. It looks for weights of 0, labels that are all
+// the same, an AUC too good to be true or no better than guessing, and probabilities that are
+// worse than a constant.
+func doubts(cfg *spec.Config, h *spec.Head, set *metric.Set, of figures) []string {
 	n := set.Len()
 	l, ok := cfg.FindLoss(h.Loss)
 	if n < doubtsFrom || !ok || l.InBatch { // it distinguishes the items of a batch, and labels weigh them
 		return nil
 	}
-	of := ""
+	head := ""
 	if h.Name != "" {
-		of = " of " + h.Name
+		head = " of " + h.Name
 	}
 	if set.Weights != nil && slices.Max(set.Weights) <= 0 {
-		return []string{fmt.Sprintf("the weights%s of all %d examples are 0: nothing is learnt or measured of them; look at the weight's column (parse.weight)", of, n)}
+		return []string{fmt.Sprintf("the weights%s of all %d examples are 0: nothing is learnt or measured of them; look at the weight's column (parse.weight)", head, n)}
 	}
 	lo, hi := labelRange(set)
 	if lo == hi {
 		if h.SampleBias {
 			return nil // those of positives are on their way
 		}
-		return []string{fmt.Sprintf("the labels%s of all %d examples are %g: there is nothing to learn; look at the label's column, positive, weights and the order of the data", of, n, wiring.Short(float64(lo)))}
+		return []string{fmt.Sprintf("the labels%s of all %d examples are %g: %s; look at the label's column, positive, weights and the order of the data", head, n, wiring.Short(float64(lo)), of.oneLabel(l))}
 	}
 	if n < qualityFrom || !slices.Contains(l.Metrics, "auc") {
 		return nil
@@ -57,16 +77,16 @@ func doubts(cfg *spec.Config, h *spec.Head, set *metric.Set) []string {
 	auc, ok := w.AUC(set.Predictions, set.Labels, set.Weights)
 	switch {
 	case ok && auc >= tooGood:
-		out = append(out, fmt.Sprintf("an AUC%s of %.4f is hardly true: does a feature hold what is known afterwards only, or, of held-out examples, were they trained on too?", of, auc))
+		out = append(out, fmt.Sprintf("an AUC%s of %.4f is hardly true: does a feature hold what is known afterwards only, or, of held-out examples, were they trained on too?", head, auc))
 	case ok && auc <= guessed(set):
-		guess = fmt.Sprintf("an AUC%s of %.4f is no better than that of guessing may be: nothing was learnt that distinguishes these labels; more steps, features or another model may help", of, auc)
+		guess = fmt.Sprintf("an AUC%s of %.4f is no better than that of guessing may be: nothing was learnt that distinguishes these labels; more steps, features or another model may help", head, auc)
 	}
 	if h.Loss != loss.CrossEntropy || h.SampleRate < 1 || h.SampleBias {
 		// Its probabilities are not those of these labels.
 	} else if got, ok := metric.LogLoss(set.Predictions, set.Labels, set.Weights); ok {
 		mean, constant := meanLabel(set)
 		if got > worseBy*constant+worseByNats {
-			out = append(out, fmt.Sprintf("the log loss%s, %.4f, is worse than %.4f, that of always predicting %g, the mean label: lower learning rates, give dense features the size of 1 (standardise), take more steps (more examples, smaller batches) or, where it is lower in training, fewer epochs", of, got, constant, wiring.Short(mean)))
+			out = append(out, fmt.Sprintf("the log loss%s, %.4f, is worse than %.4f, that of always predicting %g, the mean label: lower learning rates, give dense features the size of 1 (standardise), take more steps (more examples, smaller batches) or, where it is lower in training, fewer epochs", head, got, constant, wiring.Short(mean)))
 		}
 	}
 	if len(out) == 0 && guess != "" {
@@ -178,7 +198,7 @@ func (d *doubtWatch) add(rows int64, glances []glance) {
 	}
 	d.judged = true
 	for i, h := range d.cfg.AllHeads() {
-		for _, text := range doubts(d.cfg, &h, glances[i].window.Set()) {
+		for _, text := range doubts(d.cfg, &h, glances[i].window.Set(), learnt) {
 			d.log.Warn("figures to doubt", "doubt", text, "examples", d.seen)
 		}
 	}

@@ -49,7 +49,7 @@ func measure(cfg *spec.Config, c *metric.Collection, group int) (result.Scores, 
 		for _, m := range metricsOf(cfg, &h) {
 			scores[h.Score(m.Name)] = m.Measure(&w, &set)
 		}
-		doubted = append(doubted, doubts(cfg, &h, &set)...)
+		doubted = append(doubted, doubts(cfg, &h, &set, heldOut)...)
 		doubted = append(doubted, groupDoubts(cfg, &h, &set)...)
 	}
 	return scores, doubted
@@ -97,7 +97,7 @@ func traceScores(ctx context.Context, cfg *spec.Config, store stored.State, prog
 		for _, m := range metrics {
 			scores[h.Score(prefix+m.Name)] = m.Measure(&w, &set)
 		}
-		doubted = append(doubted, doubts(cfg, &h, &set)...)
+		doubted = append(doubted, doubts(cfg, &h, &set, learnt)...)
 	}
 	return scores, doubted, int64(batch.Rows), nil
 }
