@@ -214,8 +214,8 @@ eval: {source: {synthetic: {examples: 200, seed: 2}}, slices: %s}
 		key  string // of a ConfigError, or
 		want string
 	}{
-		"near":    {text("[user, usr]"), "eval.slices[1].column", `"usr", which no example has a value of; did you mean "user"?`},
-		"of two":  {text("[{column: user, with: weather}]"), "eval.slices[0].with", `"weather", which no example has a value of; known are click, mood_of_user, user`},
+		"near":    {text("[user, usr]"), "eval.slices[1].column", `no example has a value of column "usr"; did you mean "user"?`},
+		"of two":  {text("[{column: user, with: weather}]"), "eval.slices[0].with", `no example has a value of column "weather"; the records have audience, category, click, country, `},
 		"a name":  {text("[mood]"), "eval.slices[0].column", `"mood"`},
 		"blank":   {text("[mood_of_user, {column: user, with: mood_of_user}]"), "", ""},
 		"headers": {csv(t), "", `csv has no column "usr", did you mean "user"?`},

@@ -628,11 +628,28 @@ func TestPredictRecordsWithSomeLabels(t *testing.T) {
 	set = append(keys, fmt.Sprintf("predict.to={jsonl: %q}", w.path("blank")), "predict.fields=[usr, quantity, prediction]")
 	var o job.PredictOptions
 	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-	if _, err := w.predict(o, set...); err != nil {
-		t.Fatal(err)
+	_, err = w.predict(o, set...)
+	const missing = `none of the 3 records of predict.source has a value of "usr" (did you mean "user"?) or of "quantity" (the records have click, item, price, request, user)`
+	if !errors.Is(err, job.ErrBadRows) || !strings.Contains(err.Error(), missing) {
+		t.Errorf("fields that no record has: error %v", err)
 	}
-	if got := log.String(); !strings.Contains(got, "field=usr nearest=user\n") || !strings.Contains(got, "field=quantity\n") {
+	if got := log.String(); !strings.Contains(got, "column=usr examples=3 did_you_mean=user\n") || !strings.Contains(got, "column=quantity examples=3 records_have=") {
 		t.Errorf("of fields that no record has the log says %s", got)
+	}
+	// Part of the records says little: a warning, no error.
+	for name, o := range map[string]job.PredictOptions{"again": {}, "limited": {MaxExamples: 2}} {
+		set := append(keys, fmt.Sprintf("predict.to={jsonl: %q}", w.path(name)), "predict.fields=[quantity, prediction]")
+		if name == "again" {
+			if _, err := w.predict(o, set...); !errors.Is(err, job.ErrBadRows) {
+				t.Errorf("the first time: error %v", err)
+			}
+			if err := os.WriteFile(w.path("some.jsonl"), []byte(text+text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r, err := w.predict(o, set...); err != nil || r.Rows == 0 {
+			t.Errorf("%s: %+v, error %v", name, r, err)
+		}
 	}
 }
 

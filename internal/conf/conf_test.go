@@ -48,12 +48,12 @@ func schema() *conf.Schema {
 func TestEngine(t *testing.T) {
 	t.Parallel()
 	var k kitchen
-	places, faults := schema().Decode([]byte("stove: {gas: {flames: 2}}\n"), "k.yaml", conf.Layers{Set: []string{"timeout=1m"}, Env: []string{"KITCHEN_LANGUAGE=de"}}, &k)
+	places, faults := schema().Decode([]byte("stove: {gas: {flames: 3}}\n"), "k.yaml", conf.Layers{Set: []string{"timeout=1m", "stove.gas.flames=2"}, Flags: map[string]string{"stove.gas.flames=2": "--fire"}, Env: []string{"KITCHEN_LANGUAGE=de"}}, &k)
 	if len(faults) > 0 || len(schema().Check(&k, places)) > 0 || k.Stove.Value().Heat() != 2 {
 		t.Fatalf("%+v, %v", k, faults)
 	}
 	want := []conf.Setting{
-		{Path: "stove.gas.flames", Value: "2", From: "file", Where: "k.yaml:1:23"},
+		{Path: "stove.gas.flames", Value: "2", From: "flag", Where: "--fire"},
 		{Path: "timeout", Value: "1m0s", From: "flag", Where: "--set timeout"},
 		{Path: "language", Value: "de", From: "env", Where: "KITCHEN_LANGUAGE"},
 	}

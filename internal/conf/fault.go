@@ -28,11 +28,13 @@ type Where struct {
 	Layer Layer
 	// Name is the file's path, the variable or the flag's key path.
 	Name string
+	// Flag is the flag as it was typed, with its dashes; empty for --set itself.
+	Flag string
 	// Line and Col count from 1; 0 when there is no file.
 	Line, Col int
 }
 
-// String renders job.yaml:3:5, PREFIX_TRAIN_BATCH, --set train.batch, or default.
+// String renders job.yaml:3:5, PREFIX_TRAIN_BATCH, --set train.batch, --runner, or default.
 func (w Where) String() string {
 	switch w.Layer {
 	case FromFile:
@@ -43,6 +45,9 @@ func (w Where) String() string {
 	case FromEnv:
 		return w.Name
 	case FromFlag:
+		if w.Flag != "" {
+			return w.Flag
+		}
 		return "--set " + w.Name
 	}
 	return "default"
@@ -66,7 +71,7 @@ func (f Fault) String() string {
 	if f.Where.Layer != FromDefault {
 		b.WriteString(f.Where.String() + ": ")
 	}
-	if f.Path != "" {
+	if f.Path != "" && f.Where.Flag != "--"+f.Path {
 		b.WriteString(f.Path + ": ")
 	}
 	b.WriteString(f.Message)

@@ -15,6 +15,9 @@ type Layers struct {
 	// Set holds key.path=value overrides, the later ones winning; keys of sections that exclude each other are a fault. A list element is key[0] or key.0. The value is written
 	// as in the file; a list of plain words may be written a,b,c.
 	Set []string
+	// Flags names the command-line flag behind an element of Set that was not typed as --set:
+	// Flags["runner=prism"] is "--runner". Errors about the value name this flag.
+	Flags map[string]string
 	// Env holds NAME=value pairs, usually os.Environ(). PREFIX_TRAIN_BATCH sets train.batch. Variables are also where
 	// secrets of the form {env: NAME} are looked up.
 	Env []string
@@ -99,7 +102,7 @@ func (s *Schema) Decode(data []byte, name string, l Layers, into any) (*Places, 
 	d := &decoder{schema: s, env: environ(l.Env), where: map[string]Where{}, unset: map[Where]bool{}, faults: faults}
 	d.substitute(root, "")
 	notes := d.overlayEnv(root, l.Env)
-	d.overlayFlags(root, l.Set)
+	d.overlayFlags(root, l)
 	d.section(root, reflect.ValueOf(into).Elem(), "")
 	return &Places{file: name, where: d.where, notes: notes, raw: Raw{Text: data, Name: name, Set: l.Set, Env: s.settings(l.Env)}}, d.faults
 }
@@ -112,7 +115,7 @@ func (s *Schema) Assign(keys [][2]string, l Layers, into any) (*Places, []Fault)
 	for _, k := range keys {
 		d.assign(root, k[0], k[1], Where{})
 	}
-	d.overlayFlags(root, l.Set)
+	d.overlayFlags(root, l)
 	d.section(root, reflect.ValueOf(into).Elem(), "")
 	return &Places{where: d.where}, d.faults
 }
@@ -216,14 +219,14 @@ func (d *decoder) overlayEnv(root *Node, env []string) (notes []string) {
 	return notes
 }
 
-func (d *decoder) overlayFlags(root *Node, set []string) {
-	for _, s := range set {
+func (d *decoder) overlayFlags(root *Node, l Layers) {
+	for _, s := range l.Set {
 		path, text, ok := strings.Cut(s, "=")
 		if path = strings.TrimSpace(path); !ok || path == "" {
 			d.fault(Where{Layer: FromFlag, Name: s}, "", "wants key.path=value", "")
 			continue
 		}
-		d.assign(root, path, text, Where{Layer: FromFlag, Name: path})
+		d.assign(root, path, text, Where{Layer: FromFlag, Name: path, Flag: l.Flags[s]})
 	}
 }
 

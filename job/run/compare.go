@@ -250,14 +250,23 @@ func (m *measuring) named(all drawn, h *spec.Head, name string) []float64 {
 	return all[slices.IndexFunc(metricsOf(m.cfg, h), func(c metric.Metric) bool { return c.Name == name })]
 }
 
-// missing finds the columns of metrics that no example has a value of. One of eval.slices that neither the job reads otherwise nor a
-// header or schema has is a mistake; the others are told. Errors: [*spec.ConfigError].
-func (m *measuring) missing(notice func(string)) error {
-	blank := map[string]bool{}
+// absent is what records have in place of a column, by what was seen of columns.
+func absent(seen []parse.SeenKey, column string) spec.Absent {
+	if i := slices.IndexFunc(seen, func(s parse.SeenKey) bool { return s.Name == column }); i >= 0 {
+		return spec.Absent{Near: seen[i].Near, Names: seen[i].Names}
+	}
+	return spec.Absent{}
+}
+
+// missing finds the columns of metrics that no example has a value of. A column of eval.slices that
+// nothing else in the job reads is then an error; others are logged. seen is what is known of
+// blank columns. Errors: [*spec.ConfigError].
+func (m *measuring) missing(seen []parse.SeenKey, notice func(string)) error {
+	blank := map[string]spec.Absent{}
 	var notices []string
 	for i, column := range m.cfg.Eval.Keys() {
 		if m.mine.Blank(i) {
-			blank[column] = true
+			blank[column] = absent(seen, column)
 			notices = append(notices, fmt.Sprintf("no example has a value of column %q, which metrics go by", column))
 		}
 	}

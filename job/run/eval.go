@@ -23,6 +23,7 @@ import (
 	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/sinks/metricsink"
+	"github.com/monolith-go/monolith/transforms/parse"
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
 
@@ -66,7 +67,7 @@ func Evaluate(ctx context.Context, cfg *spec.Config, opts EvalOptions) (*result.
 			return nil, err
 		}
 	}
-	if err := m.missing(e.notice); err != nil {
+	if err := m.missing(mine.blank, e.notice); err != nil {
 		return nil, err
 	}
 	var replicates []drawn
@@ -141,6 +142,7 @@ type scored struct {
 	part        string // of the outputs
 	bad         map[string]int64
 	features    []result.FillInfo
+	blank       []parse.SeenKey // of the keys of metrics
 }
 
 // score runs the evaluation graph of a job over a snapshot, with the job's outputs of the evaluation where outputs is true.
@@ -193,6 +195,7 @@ func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, 
 	e.opts.ready()
 	mon := newMonitor(cfg, e.opts.Options, e.hooks)
 	mon.watched, mon.fills = "eval", newFillWatch(cfg, e.log)
+	mon.fills.watchColumns(cfg.Eval.Keys(), nil)
 	limit := e.limit()
 	var outs *wiring.Outputs
 	if outputs && len(cfg.Eval.Outputs) > 0 {
@@ -243,7 +246,7 @@ func (e *evaluation) score(ctx context.Context, cfg *spec.Config, asked string, 
 	}
 	out.rows, out.bad = stats.Rows, stats.BadRows
 	if cluster != nil {
-		out.features = mon.fills.end()
+		out.features, out.blank = mon.fills.end(), mon.fills.blank()
 	}
 	return out, nil
 }

@@ -14,14 +14,13 @@ import (
 // absentAfter is how many examples it takes to say that a feature is absent.
 const absentAfter = 1000
 
-// namesShown is how many names of columns a warning lists.
-const namesShown = 20
-
 // fillWatch counts which features and keys examples have, and warns once of each that none of the first has. Its methods may
 // overlap.
 type fillWatch struct {
 	mu             sync.Mutex
 	features, keys fillCounts
+	// columns are counted for the end of the run; see [fillWatch.watchColumns].
+	columns fillCounts
 }
 
 // fillCounts are features, or keys, in the order of the job.
@@ -60,6 +59,29 @@ func (w *fillWatch) watchGroups(c *spec.Config) {
 	w.keys.watchGroup(c.Eval.Group, "metrics within groups take all examples as one")
 }
 
+// watchColumns has columns of the records counted. warn is called for each that the first records
+// lack; nil: nothing is said.
+func (w *fillWatch) watchColumns(names []string, warn func(attrs ...any)) {
+	w.columns = fillCounts{of: map[string]int{}, warn: warn, judged: warn == nil}
+	for _, name := range names {
+		w.columns.watch(name, name, "column", name)
+	}
+}
+
+// blank returns the columns of watchColumns that no record had a value of, sorted by name. Columns
+// that were not counted, as those of executors in other processes, are not among them.
+func (w *fillWatch) blank() (out []parse.SeenKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, k := range w.columns.all {
+		if k.Rows > 0 && k.Filled == 0 {
+			out = append(out, k.SeenKey)
+		}
+	}
+	slices.SortFunc(out, func(a, b parse.SeenKey) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
 func (c *fillCounts) watchGroup(name, means string) {
 	if _, known := c.of[name]; name != "" && !known {
 		c.watch(name, name, "column", name, "meaning", means)
@@ -77,8 +99,10 @@ func (w *fillWatch) addKeys(seen []parse.SeenKey) {
 	defer w.mu.Unlock()
 	for i := range seen {
 		w.keys.add(&seen[i])
+		w.columns.add(&seen[i])
 	}
 	w.keys.judgeSoon()
+	w.columns.judgeSoon()
 }
 
 // add takes what a block held of the features.
@@ -128,7 +152,7 @@ func (c *fillCounts) judge() {
 		if k.Near != "" {
 			attrs = append(attrs, "did_you_mean", k.Near)
 		} else if len(k.Names) > 0 {
-			attrs = append(attrs, "records_have", strings.Join(k.Names[:min(len(k.Names), namesShown)], ", "))
+			attrs = append(attrs, "records_have", spec.Listed(k.Names))
 		}
 		c.warn(attrs...)
 	}
@@ -140,6 +164,7 @@ func (w *fillWatch) end() []result.FillInfo {
 	defer w.mu.Unlock()
 	w.features.judge()
 	w.keys.judge()
+	w.columns.judge()
 	out := make([]result.FillInfo, len(w.features.all))
 	for i, f := range w.features.all {
 		out[i] = result.FillInfo{Feature: f.Name, Column: f.Column, Rows: f.Rows, Filled: f.Filled, Cut: f.cut}

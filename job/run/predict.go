@@ -29,6 +29,7 @@ import (
 	"github.com/monolith-go/monolith/ps"
 	"github.com/monolith-go/monolith/ps/coordinator"
 	"github.com/monolith-go/monolith/runners/local"
+	"github.com/monolith-go/monolith/transforms/parse"
 	"github.com/monolith-go/monolith/transforms/trainstep"
 )
 
@@ -264,6 +265,9 @@ func (p *prediction) run(ctx context.Context) (*result.Predicted, error) {
 	p.opts.ready()
 	mon := newMonitor(p.cfg, p.opts.Options, p.hooks)
 	mon.watched, mon.fills = "predict", newFillWatch(p.cfg, p.log)
+	mon.fills.watchColumns(p.reading.Fields.Keys, func(attrs ...any) {
+		p.log.Warn("no record has a value of this field; is its name that of a column?", attrs...)
+	})
 	outs := &wiring.Outputs{}
 	mon.outputs = outs
 	mon.begin(result.Status{Phase: "predict", Total: cmp.Or(p.opts.MaxExamples, p.reading.Source.NumExamples())}, 0)
@@ -294,10 +298,11 @@ func (p *prediction) run(ctx context.Context) (*result.Predicted, error) {
 		return nil, err
 	}
 	var features []result.FillInfo
+	var missing error
 	if open != nil {
 		features = mon.fills.end()
 		if stats.Rows > 0 {
-			p.sayWhatIsBlank(stage)
+			missing = p.blankFields(stage.Blank(), mon.fills.blank(), &stats)
 		}
 	}
 	seconds := time.Since(began).Seconds()
@@ -305,7 +310,7 @@ func (p *prediction) run(ctx context.Context) (*result.Predicted, error) {
 		Snapshot: p.path, Which: p.which, To: p.cfg.Predict.To.Name(), Place: p.place.text, Output: p.place.output, Fields: p.fields(),
 		Rows: stats.Rows + stats.Resumed, Earlier: stats.Resumed, Drained: stats.Drained,
 		Seconds: seconds, ExamplesPerSecond: float64(stats.Rows) / max(seconds, 1e-9), BadRows: stats.BadRows, Features: features,
-	}, nil
+	}, missing
 }
 
 // follow runs the plan, and again with all splits when there are new ones, until the source ends or the run is drained.
@@ -406,20 +411,35 @@ func (p *prediction) submit(ctx context.Context, again recipe, plan *pipeline.Pl
 	return p.opts.Runners[p.cfg.Runner](ctx, s)
 }
 
-// sayWhatIsBlank warns of fields that no record had a value of.
-func (p *prediction) sayWhatIsBlank(stage *trainstep.Predict) {
-	var names []string
-	for _, f := range p.cfg.Parse.Features {
-		names = append(names, f.Column)
-	}
-	slices.Sort(names)
-	for _, name := range stage.Blank() {
-		args := []any{"field", name}
-		if near := nearest.Name(name, names); near != "" {
-			args = append(args, "nearest", near)
+// blankFields judges fields that no record of the run had a value of. It is an error when all
+// records were predicted at once and nothing but the field says that the column exists. Otherwise a
+// warning is logged, unless seen, the columns that were counted, has the column: it was logged then.
+// Errors: [ErrBadRows].
+func (p *prediction) blankFields(blank []string, seen []parse.SeenKey, stats *pipeline.RunStats) error {
+	read := p.cfg.ReadColumns()
+	whole := p.known == nil && stats.Resumed == 0 && !stats.Drained && p.opts.MaxExamples == 0
+	var missing []string
+	for _, name := range blank {
+		column := strings.TrimPrefix(name, spec.FieldColumn)
+		there := absent(seen, column)
+		switch {
+		case whole && !slices.Contains(read, column):
+			text := fmt.Sprintf("%q", name)
+			if near := cmp.Or(there.Near, nearest.Name(column, read)); near != "" {
+				text += fmt.Sprintf(" (did you mean %q?)", near)
+			} else if len(there.Names) > 0 {
+				text += fmt.Sprintf(" (the records have %s)", spec.Listed(there.Names))
+			}
+			missing = append(missing, text)
+		case !slices.ContainsFunc(seen, func(s parse.SeenKey) bool { return s.Name == column }):
+			p.log.Warn("no record has a value of this field; is its name that of a column?", "column", column)
 		}
-		p.log.Warn("no record had a value of a field; is its name that of a column?", args...)
 	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("job: predict.fields: none of the %d records of %s has a value of %s, so it is empty in all that was written to %s; name a column of the records and predict to another place: %w",
+		stats.Rows, p.reading.Key, strings.Join(missing, " or of "), p.place.text, ErrBadRows)
 }
 
 // hashed is a short name for a long text.

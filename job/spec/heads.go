@@ -1,11 +1,13 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/monolith-go/monolith/internal/nearest"
 	"github.com/monolith-go/monolith/model/loss"
 	"github.com/monolith-go/monolith/model/metric"
 )
@@ -205,10 +207,8 @@ func (s *Slices) Columns() []string {
 	return []string{s.Column, s.With}
 }
 
-// UnknownSlices is the error for columns of eval.slices that were found to be blank and that nothing else of the job reads; nil: there is
-// none. Errors: [*ConfigError].
-func (c *Config) UnknownSlices(blank map[string]bool) error {
-	var known []string
+// ReadColumns lists the columns that features, joins, labels and weights read, sorted.
+func (c *Config) ReadColumns() (known []string) {
 	for _, f := range c.Parse.Features {
 		known = append(known, f.Column)
 	}
@@ -228,19 +228,53 @@ func (c *Config) UnknownSlices(blank map[string]bool) error {
 		known = append(known, c.Parse.Weight.Column)
 	}
 	slices.Sort(known)
-	known = slices.DeleteFunc(slices.Compact(known), func(column string) bool { return column == "" })
+	return slices.DeleteFunc(slices.Compact(known), func(column string) bool { return column == "" })
+}
+
+// Absent is what the first records have in place of a column that they lack: the nearest name, or
+// all names. Both are empty where it is not known.
+type Absent struct {
+	Near  string
+	Names []string
+}
+
+// UnknownSlices is the error for columns of eval.slices that no example had a value of and that
+// nothing else in the job reads; nil: there is none. blank has these columns, each with the names
+// in the first records, where they are known. Errors: [*ConfigError].
+func (c *Config) UnknownSlices(blank map[string]Absent) error {
+	read := c.ReadColumns()
 	v := &validator{c: c}
 	for i, s := range c.Eval.Slices {
 		for k, column := range s.Columns() {
-			if path := fmt.Sprintf("eval.slices[%d].%s", i, []string{"column", "with"}[k]); blank[column] && !slices.Contains(known, column) {
-				v.near(path, column, known, "is %q, which no example has a value of", column)
+			seen, found := blank[column]
+			if !found || slices.Contains(read, column) {
+				continue
 			}
+			path := fmt.Sprintf("eval.slices[%d].%s", i, []string{"column", "with"}[k])
+			f := Fault{Where: c.places.At(path), Path: path, Message: fmt.Sprintf("no example has a value of column %q", column)}
+			f.Suggestion = cmp.Or(seen.Near, nearest.Name(column, read))
+			if len(seen.Names) > 0 {
+				f.Message += "; the records have " + Listed(seen.Names)
+				f.Suggestion = ""
+			} else if f.Suggestion == "" {
+				f.Message += "; any column of the records can be named, also one that the job does not read"
+			}
+			v.faults = append(v.faults, f)
 		}
 	}
 	if len(v.faults) > 0 {
 		return &ConfigError{Faults: v.faults}
 	}
 	return nil
+}
+
+// Listed writes the first names of a list for a message.
+func Listed(names []string) string {
+	const most = 20
+	if len(names) > most {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+	}
+	return strings.Join(names, ", ")
 }
 
 func (h *Head) derive(c *Config) {

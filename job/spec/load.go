@@ -37,6 +37,9 @@ type LoadOptions struct {
 	// Set holds key.path=value overrides, the later ones winning. A list element is key[0] or key.0. The value is written
 	// as in the file; a list of plain words may be written a,b,c.
 	Set []string
+	// Flags names the command-line flag behind an element of Set that was not typed as --set:
+	// Flags["runner=prism"] is "--runner". Errors about the value name this flag.
+	Flags map[string]string
 	// Env holds NAME=value pairs, usually os.Environ(). MONOLITH_TRAIN_BATCH sets train.batch. Variables are also where
 	// secrets of the form {env: NAME} are looked up.
 	Env []string
@@ -46,7 +49,7 @@ type LoadOptions struct {
 	Untrained bool
 }
 
-func (o LoadOptions) layers() conf.Layers { return conf.Layers{Set: o.Set, Env: o.Env} }
+func (o LoadOptions) layers() conf.Layers { return conf.Layers{Set: o.Set, Flags: o.Flags, Env: o.Env} }
 
 // Keys lists every key of a job file in the order of the file.
 func Keys(set component.Set) []Key { return schema(set).Keys() }

@@ -35,7 +35,7 @@ SIGTERM ends it before it is complete, the exit code is 130 or 143.`,
 		Args:              exactly("a job file"),
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := a.load(args[0], onRunner(set, runner))
+			cfg, err := a.load(args[0], a.onRunner(set, runner))
 			if err != nil {
 				return err
 			}

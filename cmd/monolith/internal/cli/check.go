@@ -39,7 +39,7 @@ The exit code is 0 when nothing is, 4 when something is, and 2 when there is no 
 			if need.Sample < 0 || need.Examples < 0 || need.Timeout <= 0 {
 				return &usageError{message: "--sample and --examples must be at least 0, and --timeout above 0"}
 			}
-			cfg, findings, warnings, err := a.findings(cmd, args[0], onRunner(set, runner))
+			cfg, findings, warnings, err := a.findings(cmd, args[0], a.onRunner(set, runner))
 			if err != nil {
 				return err
 			}
@@ -175,7 +175,7 @@ func (a *App) writeFindings(w io.Writer, path string, findings []job.Finding, wa
 	}
 	for _, f := range findings {
 		line := f.Message
-		if f.Path != "" {
+		if f.Path != "" && f.Where != "--"+f.Path {
 			line = f.Path + ": " + line
 		}
 		if f.Where != "" {

@@ -104,6 +104,9 @@ type App struct {
 
 	json, noColor, quiet, verbose bool
 
+	// typed names the flag behind each override that did not come from --set; see [App.fromFlag].
+	typed map[string]string
+
 	// piped is the job file that came by standard input; nil: it was not read.
 	piped []byte
 

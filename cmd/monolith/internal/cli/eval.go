@@ -58,9 +58,9 @@ With --min-auc the exit code is 4 when the model is not good enough, so that a s
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(slices) > 0 {
-				set = append(set, slicesOf(slices))
+				set = append(set, a.fromFlag("--slice", slicesOf(slices))...)
 			}
-			cfg, err := a.loadUntrained(args[0], onRunner(set, runner))
+			cfg, err := a.loadUntrained(args[0], a.onRunner(set, runner))
 			if err != nil {
 				return err
 			}

@@ -103,7 +103,7 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 				return err
 			}
 			if isJobFile(args[0]) {
-				cfg, err := a.loadUntrained(args[0], onRunner(set, o.Runner))
+				cfg, err := a.loadUntrained(args[0], a.onRunner(set, o.Runner))
 				if err != nil {
 					return err
 				}
@@ -180,7 +180,7 @@ func (a *App) warmupFrom(ctx context.Context, o *job.ExportModelOptions, model, 
 				break
 			}
 		}
-		o.WarmupFrom, err = a.loadUntrained(model, slices.Concat(set, source))
+		o.WarmupFrom, err = a.loadUntrained(model, slices.Concat(set, a.fromFlag("--warmup-from", source...)))
 	}
 	if err != nil {
 		return fmt.Errorf("--warmup-from: %w", err)

@@ -43,7 +43,7 @@ the job, as JSON: its features, tables, operators, rules and heads, which a job 
 			if !slices.Contains(formats, format) {
 				return &usageError{fmt.Sprintf("--format is %q, not one of %s", format, strings.Join(formats, ", ")), nearest.Name(format, formats)}
 			}
-			cfg, err := a.load(args[0], onRunner(set, runner))
+			cfg, err := a.load(args[0], a.onRunner(set, runner))
 			if err != nil {
 				return err
 			}

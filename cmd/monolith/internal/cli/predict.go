@@ -73,12 +73,12 @@ refused.`,
 					return errTo("--snapshot is for a job file; %s is used as it is", args[0])
 				}
 			} else if data != "" {
-				as, _ := a.read(args[0], job.LoadOptions{Set: onRunner(set, runner), Untrained: true}) // loading it says what is wrong with it
+				as, _ := a.read(args[0], job.LoadOptions{Set: a.onRunner(set, runner), Untrained: true}) // loading it says what is wrong with it
 				keys, err := job.SetTarget(data, as)
 				if err != nil {
 					return fmt.Errorf("--data: %w", err)
 				}
-				own = append(own, keys...)
+				own = append(own, a.fromFlag("--data", keys...)...)
 			}
 			if data != "" && o.Examples != "" {
 				return errTo("--data and --examples both say which examples; give one of them")
@@ -89,7 +89,7 @@ refused.`,
 				if !ok || brokers == "" || name == "" {
 					return errTo("--to is %q, not kafka://host:port/topic", to)
 				}
-				own = append(own, "predict.to={kafka: {}}", "predict.to.kafka.brokers="+brokers, "predict.to.kafka.topic="+name)
+				own = append(own, a.fromFlag("--to", "predict.to={kafka: {}}", "predict.to.kafka.brokers="+brokers, "predict.to.kafka.topic="+name)...)
 			case to == "" && dir == "":
 			case to == "":
 				return errTo("--to is missing: one of %s", kinds)
@@ -100,17 +100,17 @@ refused.`,
 			case fsx.IsURL(dir):
 				return errTo("--dir is %q, the URL of a store: predictions are written to a folder of this machine, from which other tools may copy them, or to a topic (--to kafka://host:port/topic)", dir)
 			default:
-				own = append(own, fmt.Sprintf("predict.to={%s: {dir: %q}}", to, dir))
+				own = append(own, a.fromFlag("--dir", fmt.Sprintf("predict.to={%s: {dir: %q}}", to, dir))...)
 			}
 			if cmd.Flags().Changed("delimiter") {
-				own = append(own, "predict.to.tsv.delimiter="+strings.ReplaceAll(delim, `\t`, "\t"))
+				own = append(own, a.fromFlag("--delimiter", "predict.to.tsv.delimiter="+strings.ReplaceAll(delim, `\t`, "\t"))...)
 			}
 			if len(fields) > 0 {
 				quoted := make([]string, len(fields))
 				for i, f := range fields {
 					quoted[i] = fmt.Sprintf("%q", strings.TrimSpace(f))
 				}
-				own = append(own, "predict.fields=["+strings.Join(quoted, ", ")+"]")
+				own = append(own, a.fromFlag("--fields", "predict.fields=["+strings.Join(quoted, ", ")+"]")...)
 			}
 			switch {
 			case o.Workers < 0:
@@ -120,7 +120,7 @@ refused.`,
 			case o.MaxExamples > 0 && o.Follow:
 				return errTo("--follow has no end, and --max-examples is one; give one of them")
 			}
-			own = onRunner(append(own, set...), runner)
+			own = a.onRunner(append(own, set...), runner)
 			var cfg *job.Config
 			var err error
 			var from *job.FetchedExport
@@ -129,7 +129,7 @@ refused.`,
 					return err
 				}
 				o.Alone = from.Dir
-				cfg, err = job.Alone(cmd.Context(), o.Alone, data, job.LoadOptions{Set: own, Env: a.Env})
+				cfg, err = job.Alone(cmd.Context(), o.Alone, data, job.LoadOptions{Set: own, Flags: a.typed, Env: a.Env})
 			} else {
 				cfg, err = a.loadUntrained(args[0], own)
 			}

@@ -298,16 +298,28 @@ func completeJob(*cobra.Command, []string, string) ([]string, cobra.ShellCompDir
 	return []string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt
 }
 
+// fromFlag returns overrides of the job that a flag other than --set stands for. Errors about them
+// name this flag, with its dashes.
+func (a *App) fromFlag(flag string, overrides ...string) []string {
+	if a.typed == nil {
+		a.typed = map[string]string{}
+	}
+	for _, o := range overrides {
+		a.typed[o] = flag
+	}
+	return overrides
+}
+
 // addRunner adds the flag that names the runner; onRunner is what of it goes to the job.
 func addRunner(cmd *cobra.Command, runner *string) {
 	cmd.Flags().StringVar(runner, "runner", "", "`runner` of the graph, as --set runner=: local, or one of Apache Beam's: prism, flink, portable, dataflow")
 }
 
-func onRunner(set []string, runner string) []string {
+func (a *App) onRunner(set []string, runner string) []string {
 	if runner == "" {
 		return set
 	}
-	return append(slices.Clone(set), "runner="+runner)
+	return append(slices.Clone(set), a.fromFlag("--runner", "runner="+runner)...)
 }
 
 // asksShortly is how long commands that ask running shards wait for them if nobody says otherwise: longer than a shard with a log, or one whose standby takes over, is away.
@@ -377,7 +389,7 @@ func (a *App) warn(cfg *job.Config, err error) (*job.Config, error) {
 
 // read is load without a word on what is odd.
 func (a *App) read(path string, opts job.LoadOptions) (*job.Config, error) {
-	opts.Env = a.Env
+	opts.Env, opts.Flags = a.Env, a.typed
 	if path != stdinJob && !isJobFile(path) && !isDir(path) {
 		if _, err := job.ForTarget(path, job.LoadOptions{}); err == nil && !looksLikeJob(path) {
 			return nil, &usageError{message: fmt.Sprintf("%s is data, not a job file; `monolith init %s` writes a job for it", path, path)}

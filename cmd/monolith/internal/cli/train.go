@@ -51,7 +51,7 @@ share the splits of the source: start the same command on as many machines as th
 		Args:              exactly("a job file"),
 		ValidArgsFunction: completeJob,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			cfg, err := a.load(args[0], onRunner(set, runner))
+			cfg, err := a.load(args[0], a.onRunner(set, runner))
 			if err != nil {
 				return err
 			}
