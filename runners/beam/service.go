@@ -208,7 +208,7 @@ func (s *Service) environment(ctx context.Context) (env *pipepb.Environment, don
 }
 
 // stage sends a job's files, which is an empty one: workers have the program, but Beam wants one.
-func stage(ctx context.Context, client jobpb.JobServiceClient, job *pipepb.Pipeline, o *runnerlib.JobOptions) (prepared, retrieval string, err error) {
+func (s *Service) stage(ctx context.Context, client jobpb.JobServiceClient, job *pipepb.Pipeline, o *runnerlib.JobOptions) (prepared, retrieval string, err error) {
 	f, err := os.CreateTemp("", "monolith-worker-*")
 	if err != nil {
 		return "", "", err
@@ -224,8 +224,22 @@ func stage(ctx context.Context, client jobpb.JobServiceClient, job *pipepb.Pipel
 	if err != nil {
 		return "", "", err
 	}
-	retrieval, err = runnerlib.Stage(ctx, prepared, endpoint, f.Name(), token)
-	return prepared, retrieval, err
+	if retrieval, err = runnerlib.Stage(ctx, prepared, endpoint, f.Name(), token); err != nil {
+		return "", "", learnt(err, "the job service at "+s.Endpoint, "its artifact service", endpoint, " (--job-host and --artifact-port of Beam's job server)")
+	}
+	return prepared, retrieval, nil
+}
+
+// learnt says which service gave an address to which Beam's SDK could not connect. Other errors stay.
+func learnt(err error, from, what, addr, advice string) error {
+	if !strings.Contains(err.Error(), "failed to dial server at "+addr) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	cause := err
+	for next := err; next != nil; next = errors.Unwrap(next) {
+		cause = next
+	}
+	return fmt.Errorf("%s answered, and says that %s is at %s, where none answers from here%s: %v: %w", from, what, addr, advice, cause, pipeline.ErrUnavailable)
 }
 
 // run implements [destination]. A job with checkpoints stays when its executors have ended.
@@ -253,7 +267,7 @@ func (s *Service) run(ctx context.Context, p *sdk.Pipeline, plan *pipeline.Plan,
 		return counted, err
 	}
 	name := cmp.Or(s.JobName, plan.Name)
-	prepared, retrieval, err := stage(ctx, client, job, &runnerlib.JobOptions{Name: name, Parallelism: cmp.Or(s.Parallelism, elements)})
+	prepared, retrieval, err := s.stage(ctx, client, job, &runnerlib.JobOptions{Name: name, Parallelism: cmp.Or(s.Parallelism, elements)})
 	if err != nil {
 		return counted, s.unreachable(err)
 	}
@@ -305,6 +319,9 @@ func (j *serviceJob) counted(ctx context.Context) (counted pipeline.RunStats, er
 
 // unreachable says what to do about a job service that does not answer.
 func (s *Service) unreachable(err error) error {
+	if errors.Is(err, pipeline.ErrUnavailable) { // it has answered: see learnt
+		return err
+	}
 	if text := err.Error(); strings.Contains(text, "error reading server preface: ") && strings.Contains(text, "http2: ") {
 		return fmt.Errorf("what answers at %s speaks HTTP, as Flink's web port 8081 does, and is no job service: Beam's job server has port 8099 (beam.endpoint): %w: %w", s.Endpoint, err, pipeline.ErrConfig)
 	}

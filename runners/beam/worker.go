@@ -54,7 +54,8 @@ func (b bootArgs) work(ctx context.Context) error {
 	if b.logging == "" {
 		b.logging = info.GetLoggingEndpoint().GetUrl()
 	}
-	if b.control == "" {
+	given := b.control != ""
+	if !given {
 		b.control = info.GetControlEndpoint().GetUrl()
 	}
 	if b.logging == "" || b.control == "" {
@@ -65,6 +66,9 @@ func (b bootArgs) work(ctx context.Context) error {
 		StatusEndpoint: info.GetStatusEndpoint().GetUrl(), RunnerCapabilities: info.GetRunnerCapabilities(),
 	})
 	if err != nil {
+		if !given {
+			err = learnt(err, "the provision service "+b.provision, "the runner's control service", b.control, "")
+		}
 		return fmt.Errorf("beam: worker %s: %w", b.id, err)
 	}
 	return nil
