@@ -251,6 +251,8 @@ type (
 	SlotAges = result.SlotAges
 	// LookUpOptions say which rows of a running job are looked up.
 	LookUpOptions = run.LookUpOptions
+	// ValueOptions name values of a feature, whose ids are wanted.
+	ValueOptions = run.ValueOptions
 	// LookedUp are the rows of some ids.
 	LookedUp = result.LookedUp
 	// Entry is an embedding row with all that belongs to it.
@@ -534,6 +536,15 @@ func InspectSlots(ctx context.Context, path string, o SlotOptions) (*SnapshotSlo
 // LookUp returns whole rows of a running job, whose shards must be in processes of their own. Nothing is changed.
 func LookUp(ctx context.Context, cfg *Config, o LookUpOptions) (*LookedUp, error) {
 	return run.LookUp(ctx, cfg, o)
+}
+
+// IDs returns the ids that a job makes of values of a feature.
+func IDs(cfg *Config, o ValueOptions) ([]int64, error) { return run.IDs(cfg, o) }
+
+// IDsStored returns the ids that the model of a snapshot has for values of a feature, or that of the newest
+// good one of a job's dir or of a folder of snapshots.
+func IDsStored(ctx context.Context, path string, o ValueOptions) ([]int64, error) {
+	return run.IDsStored(ctx, path, o)
 }
 
 // LookUpStored returns whole rows of a snapshot, or of the newest good one of a job's dir or of a folder of snapshots.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/monolith-go/monolith/job"
 	"github.com/monolith-go/monolith/pipeline"
+	"github.com/monolith-go/monolith/pipeline/fid"
 	"github.com/monolith-go/monolith/ps/snapshot"
 	"github.com/monolith-go/monolith/ps/table"
 )
@@ -164,6 +165,35 @@ func TestNearest(t *testing.T) {
 	} {
 		if _, err := job.Nearest(t.Context(), c.Dir, o); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), words) {
 			t.Errorf("%+v: %v, want one that says %q", o, err, words)
+		}
+	}
+}
+
+// TestIDsOfValues finds rows by values of features, as the job file's recipe and the snapshot's have them.
+func TestIDsOfValues(t *testing.T) {
+	t.Parallel()
+	c := modelJob(t, "{fm: {dim: 4}}")
+	if _, err := job.Run(t.Context(), c, job.RunOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	o := job.ValueOptions{Feature: "item", Values: []string{"7", "some text"}, Table: "embedding"}
+	want := []int64{2<<48 | 7, 2<<48 | int64(fid.HashString("some text"))}
+	by, err := job.IDs(c, o)
+	if err != nil || !slices.Equal(by, want) {
+		t.Errorf("the job has %v, %v, want %v", by, err, want)
+	}
+	stored, err := job.IDsStored(t.Context(), c.Dir, o)
+	if err != nil || !slices.Equal(stored, want) {
+		t.Errorf("the snapshot has %v, %v, want %v", stored, err, want)
+	}
+	for text, o := range map[string]job.ValueOptions{
+		`did you mean "item"`: {Feature: "itm", Values: []string{"7"}},
+		"is dense":            {Feature: "price", Values: []string{"7"}},
+		"has no id":           {Feature: "item", Values: []string{""}},
+		"ids are 0 to":        {Feature: "item", Values: []string{"-7"}},
+	} {
+		if _, err := job.IDsStored(t.Context(), c.Dir, o); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%+v: %v, want %s", o, err, text)
 		}
 	}
 }

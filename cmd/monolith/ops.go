@@ -87,7 +87,7 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			},
 		},
 		PS: cli.RowOps{
-			LookUp: job.LookUp, LookUpStored: job.LookUpStored, Edit: job.Edit, Slots: job.InspectShards, Changes: job.FollowChanges, Push: job.Push,
+			LookUp: job.LookUp, LookUpStored: job.LookUpStored, IDs: job.IDs, IDsStored: job.IDsStored, Edit: job.Edit, Slots: job.InspectShards, Changes: job.FollowChanges, Push: job.Push,
 		},
 		Snapshots: cli.SnapshotOps{
 			List: job.ListSnapshots, Verify: job.VerifySnapshots, Prune: job.PruneSnapshots, Take: job.TakeSnapshot,

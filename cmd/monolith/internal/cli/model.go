@@ -275,30 +275,39 @@ func writeModel(w io.Writer, m *job.ModelInfo) error {
 }
 
 func (a *App) modelNearestCommand(out *outcome) *cobra.Command {
-	o := job.NearestOptions{}
+	var (
+		o  job.NearestOptions
+		by valueFlags
+	)
 	cmd := &cobra.Command{
-		Use:        "nearest DIR|SNAPSHOT TABLE ID",
+		Use:        "nearest DIR|SNAPSHOT TABLE [ID]",
 		SuggestFor: []string{"similar", "neighbors", "neighbours"},
 		Short:      "Find the rows that are most like another",
 		Long: `Find the rows of a table whose vectors have the largest cosine with that of one of them: the items that a model has learnt to be alike. Rows of the same
 slot are compared, or with --all-slots those of all slots that share the table, by one segment of their weights: the widest, or --segment. The newest good
 snapshot of a folder is read; rows whose vector is zero are left out. The table is read twice and not held.
 
-The ID is the number that the model knows a value by, in decimal, hexadecimal with 0x, or as SLOT:SIGNATURE.`,
+The ID is the number that the model knows a value by, in decimal, hexadecimal with 0x, or as SLOT:SIGNATURE. In place of it you can give a feature's
+value, as its column has it: --feature NAME --value TEXT.`,
 		Example: `  monolith model nearest runs/click embedding 2:17
-  monolith model nearest runs/click embedding 844424930131970 -k 50 --json`,
-		Args: exactly("a folder", "a table", "an id"),
+  monolith model nearest runs/click embedding 844424930131970 -k 50 --json
+  monolith model nearest runs/click embedding \
+    --feature title --value 'Toy Story'`,
+		Args: by.args(3, "a folder", "a table", "an id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out.command = "model nearest"
 			if o.K <= 0 {
 				return &usageError{message: fmt.Sprintf("--number is %d, must be at least 1", o.K)}
 			}
-			ids, err := idsOf(args[2:])
+			if a.Ops.Models.Nearest == nil {
+				return errMissing
+			}
+			ids, err := a.ids(cmd.Context(), &by, nil, args)
 			if err != nil {
 				return err
 			}
-			if a.Ops.Models.Nearest == nil {
-				return errMissing
+			if len(ids) != 1 {
+				return &usageError{message: fmt.Sprintf("--feature %s --value %q are %s; rows are compared with one", by.feature, by.values, plural(len(ids), "id"))}
 			}
 			o.Table, o.ID, o.Progress = args[1], ids[0], a.rowProgress()
 			defer a.screen.SetLine("")
@@ -311,6 +320,7 @@ The ID is the number that the model knows a value by, in decimal, hexadecimal wi
 			return nil
 		},
 	}
+	by.add(cmd)
 	cmd.Flags().IntVarP(&o.K, "number", "k", 10, "how many `rows` are shown")
 	cmd.Flags().StringVar(&o.Segment, "segment", "", "the `segment` that is compared (default: the widest)")
 	cmd.Flags().BoolVar(&o.AllSlots, "all-slots", false, "compare with rows of other slots too")

@@ -26,6 +26,9 @@ type RowOps struct {
 	// LookUp returns rows of running shards, LookUpStored those of a snapshot.
 	LookUp       func(ctx context.Context, cfg *job.Config, o job.LookUpOptions) (*job.LookedUp, error)
 	LookUpStored func(ctx context.Context, path, table string, ids []int64) (*job.LookedUp, error)
+	// IDs returns the ids that a job makes of values, IDsStored those of a snapshot's model.
+	IDs       func(cfg *job.Config, o job.ValueOptions) ([]int64, error)
+	IDsStored func(ctx context.Context, path string, o job.ValueOptions) ([]int64, error)
 	// Edit edits rows of running shards.
 	Edit func(ctx context.Context, cfg *job.Config, o job.EditOptions) (*job.Edited, error)
 	// Slots describes the rows of running shards.
@@ -64,6 +67,51 @@ func idsOf(args []string) ([]int64, error) {
 	return out, nil
 }
 
+// valueFlags name rows by values of a feature in place of ids.
+type valueFlags struct {
+	feature string
+	values  []string
+}
+
+// add adds the flags to a command that takes ids.
+func (v *valueFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&v.feature, "feature", "", "`name` of the feature that --value is of, in place of an ID")
+	cmd.Flags().StringArrayVar(&v.values, "value", nil, "`text` of a value as the feature's column has it, in place of an ID")
+}
+
+// args wants the named arguments, the last of which is an id that a value may stand for.
+func (v *valueFlags) args(most int, names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		n := len(names)
+		switch given := v.feature != ""; {
+		case given != (len(v.values) > 0):
+			return &usageError{message: "--feature NAME and --value TEXT go together: --feature title --value 'Toy Story'"}
+		case given && len(args) >= n:
+			return &usageError{message: fmt.Sprintf("%s is an ID beside --feature %s; give one of the two", args[n-1], v.feature)}
+		case given:
+			names = names[:n-1]
+		}
+		if most > 0 && len(args) > most || len(args) < len(names) {
+			return exactly(names...)(cmd, args)
+		}
+		return nil
+	}
+}
+
+// ids are those of the arguments, or of the flags' values. cfg is nil for a path.
+func (a *App) ids(ctx context.Context, v *valueFlags, cfg *job.Config, args []string) ([]int64, error) {
+	o := job.ValueOptions{Feature: v.feature, Values: v.values, Table: args[1]}
+	switch {
+	case v.feature == "":
+		return idsOf(args[2:])
+	case a.Ops.PS.IDs == nil || a.Ops.PS.IDsStored == nil:
+		return nil, errMissing
+	case cfg != nil:
+		return a.Ops.PS.IDs(cfg, o)
+	}
+	return a.Ops.PS.IDsStored(ctx, args[0], o)
+}
+
 // atLeast wants the named arguments, and allows more.
 func atLeast(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
@@ -78,32 +126,37 @@ func (a *App) psLookupCommand(out *outcome) *cobra.Command {
 	var (
 		set  []string
 		wait time.Duration
+		by   valueFlags
 	)
 	cmd := &cobra.Command{
-		Use:   "lookup JOB.yaml|DIR|SNAPSHOT TABLE ID...",
+		Use:   "lookup JOB.yaml|DIR|SNAPSHOT TABLE [ID...]",
 		Short: "Show whole rows of running shards or of a snapshot",
 		Long: `Show the rows of some ids with all that belongs to them: weights of all segments, the state of their optimizers, in the order in which each rule
 keeps it, when the row was updated last and how often its id occurred. Of a job file the running shards at ps.addresses are asked, of a folder the newest
 good snapshot in it is read. Nothing is changed.
 
-An ID is the number that the model knows a value by, in decimal, hexadecimal with 0x, or as SLOT:SIGNATURE. The exit code is 4 when an id has no row.`,
+An ID is the number that the model knows a value by, in decimal, hexadecimal with 0x, or as SLOT:SIGNATURE. In place of IDs you can give a feature's
+values, as its column has them: --feature NAME --value TEXT. Repeat --value for more. The exit code is 4 when an id has no row.`,
 		Example: `  monolith ps lookup job.yaml item 844424930131970
   monolith ps lookup job.yaml item 3:17 3:18 --json
-  monolith ps lookup runs/click item 3:17`,
-		Args: atLeast("a job file or a folder", "a table", "an id"),
+  monolith ps lookup runs/click item 3:17
+  monolith ps lookup runs/click item --feature title --value 'Toy Story'`,
+		Args: by.args(0, "a job file or a folder", "a table", "an id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out.command = "ps lookup"
 			if a.Ops.PS.LookUp == nil {
 				return errMissing
 			}
-			ids, err := idsOf(args[2:])
-			if err != nil {
-				return err
-			}
-			var found *job.LookedUp
+			var (
+				found *job.LookedUp
+				ids   []int64
+			)
 			if isJobFile(args[0]) {
 				cfg, err := a.load(args[0], set)
 				if err != nil {
+					return err
+				}
+				if ids, err = a.ids(cmd.Context(), &by, cfg, args); err != nil {
 					return err
 				}
 				how, err := a.asking(wait)
@@ -114,7 +167,9 @@ An ID is the number that the model knows a value by, in decimal, hexadecimal wit
 				if err != nil {
 					return err
 				}
-			} else if err = errSet(args[0], set); err != nil {
+			} else if err := errSet(args[0], set); err != nil {
+				return err
+			} else if ids, err = a.ids(cmd.Context(), &by, nil, args); err != nil {
 				return err
 			} else if found, err = a.Ops.PS.LookUpStored(cmd.Context(), args[0], args[1], ids); err != nil {
 				return err
@@ -127,6 +182,7 @@ An ID is the number that the model knows a value by, in decimal, hexadecimal wit
 			return nil
 		},
 	}
+	by.add(cmd)
 	addSet(cmd, &set)
 	addWait(cmd, &wait)
 	return cmd
