@@ -198,7 +198,7 @@ func covered() metric.Metric {
 // remembering is the section of the program's sink, which has no keys.
 type remembering struct{ sink *memory }
 
-func (r *remembering) Sink(component.Writing) (pipeline.Sink[*pipeline.Batch], error) {
+func (r *remembering) Sink(component.Writing) (component.OutputSink, error) {
 	return r.sink, nil
 }
 func (*remembering) CanOpen() (string, error)   { return "", nil }
@@ -214,7 +214,7 @@ type memory struct {
 func (*memory) String() string      { return "memory" }
 func (*memory) Fingerprint() string { return "memory" }
 
-func (m *memory) Open(context.Context, *pipeline.Env) (pipeline.Writer[*pipeline.Batch], error) {
+func (m *memory) Open(context.Context, *pipeline.Env) (component.OutputWriter, error) {
 	return m, nil // the job has one worker
 }
 

@@ -429,8 +429,8 @@ type Sink struct {
 
 // SinkConfig is the section of a sink. It may have the methods of [Checker], and has those of [Local] or [Topics] as they apply.
 type SinkConfig interface {
-	// Sink describes the sink, without I/O but for secrets. Its writers are [OutputWriter].
-	Sink(w Writing) (pipeline.Sink[*pipeline.Batch], error)
+	// Sink describes the sink, without I/O but for secrets.
+	Sink(w Writing) (OutputSink, error)
 	// CanOpen looks whether that will work, without leaving anything behind; key is the one that is at fault.
 	CanOpen() (key string, err error)
 	// Place is what no other output may name, with its key; empty where several may share it.
@@ -453,6 +453,73 @@ type Writing struct {
 	Part string
 	// Keys is what errors put before the names of the section's keys.
 	Keys string
+}
+
+// OutputSink is a [pipeline.Sink] of batches whose writers store positions with the rows. [AsSink] makes one for a graph.
+type OutputSink interface {
+	// Open makes a writer; there is one for every worker.
+	Open(ctx context.Context, env *pipeline.Env) (OutputWriter, error)
+	// String and Fingerprint are those of [pipeline.Sink].
+	String() string
+	Fingerprint() string
+}
+
+// OpensWriter is a sink that opens writers of a type of its own.
+type OpensWriter[W OutputWriter] interface {
+	OpenWriter(ctx context.Context, env *pipeline.Env) (W, error)
+	String() string
+	Fingerprint() string
+}
+
+// EmptyWriter is an [OutputSink] with a form for the columns of an input without rows, such as a file of no rows.
+type EmptyWriter interface {
+	WriteEmpty(ctx context.Context, columns *arrow.Schema) error
+}
+
+// writeEmpty asks a sink that is an [EmptyWriter]; others write nothing.
+func writeEmpty(ctx context.Context, sink any, columns *arrow.Schema) error {
+	if s, ok := sink.(EmptyWriter); ok {
+		return s.WriteEmpty(ctx, columns)
+	}
+	return nil
+}
+
+// OutputOf makes an [OutputSink] of a sink that has the method OpenWriter, such as those of package filesink.
+func OutputOf[W OutputWriter](s OpensWriter[W]) OutputSink { return opens[W]{s} }
+
+type opens[W OutputWriter] struct{ OpensWriter[W] }
+
+// WriteEmpty implements [EmptyWriter].
+func (s opens[W]) WriteEmpty(ctx context.Context, columns *arrow.Schema) error {
+	return writeEmpty(ctx, s.OpensWriter, columns)
+}
+
+// Open implements [OutputSink].
+func (s opens[W]) Open(ctx context.Context, env *pipeline.Env) (OutputWriter, error) {
+	w, err := s.OpenWriter(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// AsSink makes a [pipeline.Sink] of an output's sink.
+func AsSink(s OutputSink) pipeline.Sink[*pipeline.Batch] { return plain{s} }
+
+type plain struct{ OutputSink }
+
+// WriteEmpty implements [EmptyWriter].
+func (s plain) WriteEmpty(ctx context.Context, columns *arrow.Schema) error {
+	return writeEmpty(ctx, s.OutputSink, columns)
+}
+
+// Open implements [pipeline.Sink].
+func (s plain) Open(ctx context.Context, env *pipeline.Env) (pipeline.Writer[*pipeline.Batch], error) {
+	w, err := s.OutputSink.Open(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // OutputWriter is what a sink of an output opens: it stores positions with the rows.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/monolith-go/monolith/internal/conf"
 	"github.com/monolith-go/monolith/job/component"
-	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sinks/arrowsink"
 )
 
@@ -16,8 +15,8 @@ type ArrowSink struct {
 }
 
 // Sink implements [component.SinkConfig].
-func (a *ArrowSink) Sink(w component.Writing) (pipeline.Sink[*pipeline.Batch], error) {
-	return arrowsink.New(a.files(w))
+func (a *ArrowSink) Sink(w component.Writing) (component.OutputSink, error) {
+	return outputOf(arrowsink.New(a.files(w)))
 }
 
 // InFolder implements [component.FolderSink].

@@ -77,3 +77,11 @@ func resolved(dir string) string {
 		missing = filepath.Join(filepath.Base(at), missing)
 	}
 }
+
+// outputOf is [component.OutputOf] of what a package of sinks makes.
+func outputOf[W component.OutputWriter, S component.OpensWriter[W]](s S, err error) (component.OutputSink, error) {
+	if err != nil {
+		return nil, err
+	}
+	return component.OutputOf(component.OpensWriter[W](s)), nil
+}

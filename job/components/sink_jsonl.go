@@ -2,7 +2,6 @@ package components
 
 import (
 	"github.com/monolith-go/monolith/job/component"
-	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sinks/jsonlsink"
 )
 
@@ -14,6 +13,6 @@ type JSONLSink struct {
 }
 
 // Sink implements [component.SinkConfig].
-func (j *JSONLSink) Sink(w component.Writing) (pipeline.Sink[*pipeline.Batch], error) {
-	return jsonlsink.New(j.files(w))
+func (j *JSONLSink) Sink(w component.Writing) (component.OutputSink, error) {
+	return outputOf(jsonlsink.New(j.files(w)))
 }

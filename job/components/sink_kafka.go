@@ -38,7 +38,7 @@ func (*KafkaSink) Defaults() map[string]string {
 }
 
 // Sink implements [component.SinkConfig].
-func (k *KafkaSink) Sink(w component.Writing) (pipeline.Sink[*pipeline.Batch], error) {
+func (k *KafkaSink) Sink(w component.Writing) (component.OutputSink, error) {
 	o, err := k.options()
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (k *KafkaSink) Sink(w component.Writing) (pipeline.Sink[*pipeline.Batch], e
 	if w.Part != "" {
 		o.Output += "/" + w.Part
 	}
-	return kafkasink.NewRows(o)
+	return outputOf(kafkasink.NewRows(o))
 }
 
 func (k *KafkaSink) options() (kafkasink.Options, error) {

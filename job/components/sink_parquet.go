@@ -2,7 +2,6 @@ package components
 
 import (
 	"github.com/monolith-go/monolith/job/component"
-	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sinks/parquetsink"
 )
 
@@ -23,6 +22,6 @@ func (*ParquetSink) Defaults() map[string]string {
 }
 
 // Sink implements [component.SinkConfig].
-func (p *ParquetSink) Sink(w component.Writing) (pipeline.Sink[*pipeline.Batch], error) {
-	return parquetsink.New(parquetsink.Options{Options: p.files(w), RowsPerGroup: p.RowsPerGroup, Compression: p.Compression})
+func (p *ParquetSink) Sink(w component.Writing) (component.OutputSink, error) {
+	return outputOf(parquetsink.New(parquetsink.Options{Options: p.files(w), RowsPerGroup: p.RowsPerGroup, Compression: p.Compression}))
 }

@@ -2,7 +2,6 @@ package components
 
 import (
 	"github.com/monolith-go/monolith/job/component"
-	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sinks/tfrecordsink"
 )
 
@@ -14,6 +13,6 @@ type TFRecordSink struct {
 }
 
 // Sink implements [component.SinkConfig].
-func (t *TFRecordSink) Sink(w component.Writing) (pipeline.Sink[*pipeline.Batch], error) {
-	return tfrecordsink.New(t.files(w))
+func (t *TFRecordSink) Sink(w component.Writing) (component.OutputSink, error) {
+	return outputOf(tfrecordsink.New(t.files(w)))
 }

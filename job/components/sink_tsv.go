@@ -2,7 +2,6 @@ package components
 
 import (
 	"github.com/monolith-go/monolith/job/component"
-	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/sinks/tsvsink"
 )
 
@@ -37,6 +36,6 @@ func (s *TSVSink) options(w component.Writing) tsvsink.Options {
 }
 
 // Sink implements [component.SinkConfig].
-func (s *TSVSink) Sink(w component.Writing) (pipeline.Sink[*pipeline.Batch], error) {
-	return tsvsink.New(s.options(w))
+func (s *TSVSink) Sink(w component.Writing) (component.OutputSink, error) {
+	return outputOf(tsvsink.New(s.options(w)))
 }

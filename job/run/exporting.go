@@ -18,8 +18,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
-
 	"github.com/monolith-go/monolith/export"
 	"github.com/monolith-go/monolith/export/native"
 	"github.com/monolith-go/monolith/export/onnx"
@@ -167,7 +165,11 @@ func (of exportRecipe) sink(info *snapshot.Info, set component.Set, src *snapsho
 	}
 	for _, s := range set.Sinks {
 		if f, ok := s.New().(component.FolderSink); ok && s.Name == of.Format {
-			return f.InFolder(of.Dir, of.RowsPerFile).Sink(component.Writing{Output: output})
+			out, err := f.InFolder(of.Dir, of.RowsPerFile).Sink(component.Writing{Output: output})
+			if err != nil {
+				return nil, err
+			}
+			return component.AsSink(out), nil
 		}
 	}
 	return nil, checkFormat(set, of.Format)
@@ -489,9 +491,7 @@ func (e *exporting) empty(ctx context.Context, of exportRecipe) error {
 	if err != nil {
 		return err
 	}
-	if s, ok := sink.(interface {
-		WriteEmpty(ctx context.Context, columns *arrow.Schema) error
-	}); ok {
+	if s, ok := sink.(component.EmptyWriter); ok {
 		return s.WriteEmpty(ctx, src.Schema())
 	}
 	return nil

@@ -118,11 +118,7 @@ func (p *prediction) written(ctx context.Context, source string, splits []pipeli
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	stores, ok := w.(component.OutputWriter)
-	if !ok {
-		return 0, fault.Config("job: predict.to: %s stores no positions", sink)
-	}
-	at, err := stores.Resume(ctx, source, splits)
+	at, err := w.Resume(ctx, source, splits)
 	for _, progress := range at {
 		rows += progress.Rows
 	}

@@ -107,6 +107,13 @@ func (v *validator) source(s *Source, path, format string) {
 			formatPath = "parse.format"
 		}
 	}
+	if s.Value() != nil {
+		_, blocks := s.Value().(component.Blocks)
+		_, columns := s.Value().(component.Columns)
+		if !blocks && !columns {
+			v.fault(path+"."+s.Name(), "cannot be opened: %T has neither the method OpenBlocks (component.Blocks) nor OpenColumns and Describe (component.Columns); add one of them", s.Value())
+		}
+	}
 	if known := s.formats(); known != nil {
 		switch {
 		case format == "":

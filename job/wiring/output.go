@@ -163,7 +163,7 @@ func (o *Outputs) remove(worker int, w *output, err error) {
 
 // outputSink is a sink whose writers may be flushed from elsewhere.
 type outputSink struct {
-	pipeline.Sink[*pipeline.Batch]
+	component.OutputSink
 	name string
 	all  *Outputs
 }
@@ -171,21 +171,17 @@ type outputSink struct {
 // Open implements [pipeline.Sink].
 func (s outputSink) Open(ctx context.Context, env *pipeline.Env) (pipeline.Writer[*pipeline.Batch], error) {
 	lag := s.all.lag(s.name)
-	var w pipeline.Writer[*pipeline.Batch]
+	var w component.OutputWriter
 	err := lag.busy(func() (err error) {
-		w, err = s.Sink.Open(ctx, env)
+		w, err = s.OutputSink.Open(ctx, env)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("output %s: %w", s.name, err)
 	}
-	stores, ok := w.(component.OutputWriter)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("output %s: %s stores no positions: %w", s.name, s, pipeline.ErrConfig), w.Close())
-	}
 	hooks := env.Observe()
 	out := &output{
-		w: stores, all: s.all, worker: env.Worker, name: s.name, lag: lag, lacking: map[pipeline.SplitID]int64{},
+		w: w, all: s.all, worker: env.Worker, name: s.name, lag: lag, lacking: map[pipeline.SplitID]int64{},
 		stored: pipeline.HooksOf[OutputStoredHook](hooks), failed: pipeline.HooksOf[OutputFailedHook](hooks), behind: pipeline.HooksOf[OutputLagHook](hooks),
 	}
 	s.all.add(env.Worker, out)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/monolith-go/monolith/job/component"
 	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/pipelinetest"
 	"github.com/monolith-go/monolith/sinks/filesink"
@@ -43,7 +44,7 @@ func TestOutputLag(t *testing.T) {
 	}}
 	heard := &told{}
 	open := func() pipeline.Writer[*pipeline.Batch] {
-		w, err := outputSink{sink, "rows", all}.Open(t.Context(), &pipeline.Env{Hooks: pipeline.NewHooks(heard)})
+		w, err := outputSink{component.OutputOf(sink), "rows", all}.Open(t.Context(), &pipeline.Env{Hooks: pipeline.NewHooks(heard)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +100,7 @@ func TestOutputErrorsNameIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := &Outputs{}
-	w, err := outputSink{sink, "rows", all}.Open(t.Context(), &pipeline.Env{Worker: 1})
+	w, err := outputSink{component.OutputOf(sink), "rows", all}.Open(t.Context(), &pipeline.Env{Worker: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,18 +126,18 @@ func TestOutputErrorsNameIt(t *testing.T) {
 			t.Errorf("%s of an output that was closed without storing: %v", what, err)
 		}
 	}
-	if _, err := (outputSink{sink, "rows", all}).Open(t.Context(), &pipeline.Env{Worker: 1}); err != nil || all.Behind() != nil {
+	if _, err := (outputSink{component.OutputOf(sink), "rows", all}).Open(t.Context(), &pipeline.Env{Worker: 1}); err != nil || all.Behind() != nil {
 		t.Errorf("opened again: %v, %v", err, all.Behind())
 	}
 }
 
 // slow takes its time to open.
 type slow struct {
-	pipeline.Sink[*pipeline.Batch]
+	component.OutputSink
 	opening, open chan struct{}
 }
 
-func (s slow) Open(context.Context, *pipeline.Env) (pipeline.Writer[*pipeline.Batch], error) {
+func (s slow) Open(context.Context, *pipeline.Env) (component.OutputWriter, error) {
 	close(s.opening)
 	<-s.open
 	return nil, pipeline.ErrUnavailable

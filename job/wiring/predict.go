@@ -246,7 +246,7 @@ func headerOf(ctx context.Context, src pipeline.Source[*pipeline.Block], s pipel
 }
 
 // PredictionSink is the place that predictions go to. output tells them from others in it.
-func PredictionSink(c *spec.Config, output string) (pipeline.Sink[*pipeline.Batch], error) {
+func PredictionSink(c *spec.Config, output string) (component.OutputSink, error) {
 	to := c.Predict.To
 	if to == nil || to.Value() == nil {
 		return nil, fault.Config("job: predict.to is not set: say where predictions go")

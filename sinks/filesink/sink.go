@@ -73,7 +73,16 @@ func (s *Sink) WriteEmpty(ctx context.Context, columns *arrow.Schema) error {
 }
 
 // Open implements [pipeline.Sink]. It makes the folder. Errors: [pipeline.ErrUnavailable].
-func (s *Sink) Open(_ context.Context, _ *pipeline.Env) (pipeline.Writer[*pipeline.Batch], error) {
+func (s *Sink) Open(ctx context.Context, env *pipeline.Env) (pipeline.Writer[*pipeline.Batch], error) {
+	w, err := s.OpenWriter(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// OpenWriter is Open with the writer's own type.
+func (s *Sink) OpenWriter(context.Context, *pipeline.Env) (*Writer, error) {
 	w := &Writer{format: s.format, opts: s.opts, shown: s.shown, splits: map[pipeline.SplitID]*split{}}
 	if err := os.MkdirAll(s.opts.Dir, 0o755); err != nil {
 		return nil, w.unavailable(err)

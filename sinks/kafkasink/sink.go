@@ -61,7 +61,16 @@ func (s *Sink[T]) Fingerprint() string {
 
 // Open implements [pipeline.Sink]. It makes sure that the topic exists. Errors: [pipeline.ErrConfig] when it does not,
 // [pipeline.ErrUnavailable].
-func (s *Sink[T]) Open(ctx context.Context, _ *pipeline.Env) (pipeline.Writer[T], error) {
+func (s *Sink[T]) Open(ctx context.Context, env *pipeline.Env) (pipeline.Writer[T], error) {
+	w, err := s.OpenWriter(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// OpenWriter is Open with the writer's own type.
+func (s *Sink[T]) OpenWriter(ctx context.Context, _ *pipeline.Env) (*Writer[T], error) {
 	p, err := NewProducer(s.opts)
 	if err != nil {
 		return nil, err
