@@ -195,7 +195,8 @@ type Beginning interface {
 // the first record to read.
 type Dated interface {
 	Stream
-	// From returns a copy that begins with the first records of a time or a later one, as they are when its splits are listed. What it
+	// From returns a copy that begins with the first records of a time or a later one, as they are when its splits are listed. The
+	// zero time is before all records, also those without a time. What it
 	// remembers of its splits makes the stream begin there, and records that have gone from there on a gap.
 	From(at time.Time) SourceConfig
 	// Between returns a source of the records of some splits between two places, which ends and can be read again: no stream. Errors:

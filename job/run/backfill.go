@@ -247,7 +247,7 @@ func (t *trainer) findBackfill(ctx context.Context, stream component.Dated, of R
 	if err != nil {
 		return nil, err
 	}
-	oldest, err := t.splitsFrom(ctx, stream, time.UnixMilli(0))
+	oldest, err := t.splitsFrom(ctx, stream, time.Time{})
 	if err != nil {
 		return nil, err
 	}
@@ -273,10 +273,76 @@ func (t *trainer) findBackfill(ctx context.Context, stream component.Dated, of R
 	if len(cut) > 0 {
 		t.notice("the oldest records of the stream are read (%s): what was removed before them may have been of the time from %s on", few(cut), of.From.UTC().Format(time.RFC3339))
 	}
+	if text, err := t.oldTimes(ctx, stream); err != nil {
+		return nil, err
+	} else if text != "" {
+		t.notice("%s", text)
+	}
 	if records == 0 {
 		t.notice("the stream has no records from %s: there is nothing to train on, and it begins at the latter", b)
 	}
 	return b, nil
+}
+
+// plausible is the time before which no stream's records happened. Milliseconds that count seconds
+// lie before it until the year 2968.
+var plausible = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// oldTimes describes a stream that has records, none of them with a plausible time; empty: it is
+// none. Errors: those of listing its splits.
+func (t *trainer) oldTimes(ctx context.Context, stream component.Dated) (string, error) {
+	// The order matters: what comes meanwhile must not look older than it is.
+	newer, err := t.splitsFrom(ctx, stream, plausible)
+	if err != nil {
+		return "", err
+	}
+	oldest, err := t.splitsFrom(ctx, stream, time.Time{})
+	if err != nil {
+		return "", err
+	}
+	end, err := t.splitsFrom(ctx, stream, time.Now().AddDate(100, 0, 0))
+	if err != nil {
+		return "", err
+	}
+	starts := func(splits []pipeline.Split) map[string]pipeline.Position {
+		out := map[string]pipeline.Position{}
+		for _, s := range splits {
+			out[s.Name] = s.Start
+		}
+		return out
+	}
+	first, last := starts(oldest), starts(end)
+	var records int64
+	for _, s := range newer {
+		if s.Start < last[s.Name] {
+			return "", nil
+		}
+		records += int64(last[s.Name] - first[s.Name])
+	}
+	if records <= 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("none of the %d records of %s %s has an event time after %s: times look like seconds, not milliseconds; have the producer write milliseconds since 1970",
+		records, t.cfg.Source.Name(), stream.StreamName(), plausible.Format(time.DateOnly)), nil
+}
+
+// warnOldTimes logs a stream whose times retention cannot go by. It only looks: where the stream
+// cannot be asked, reading it says so.
+func (t *trainer) warnOldTimes(ctx context.Context) {
+	const patience = 5 * time.Second
+	stream, ok := t.cfg.Source.Value().(component.Dated)
+	rules := t.cfg.RetentionRules()
+	if !ok || t.opts.Backfill != nil || !rules.Expires() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	switch text, err := t.oldTimes(ctx, stream); {
+	case err != nil:
+		t.log.DebugContext(ctx, "looking for the times of the stream", "err", err)
+	case text != "":
+		t.notice("%s; retention.expire goes by these times", text)
+	}
 }
 
 // few lists some of many.

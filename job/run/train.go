@@ -204,6 +204,7 @@ func openTrainer(ctx context.Context, cfg *spec.Config, opts Options, gaveUp fun
 	if err := t.beginBackfill(ctx); err != nil {
 		return nil, errors.Join(err, t.closeShards())
 	}
+	t.warnOldTimes(ctx)
 	// Positions are acknowledged through the planned source: it opens nothing of its own to do so.
 	name, source := t.source().Name, t.source().Source
 	t.acknowledge = func(*ps.SnapshotInfo) {}
