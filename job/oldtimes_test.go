@@ -57,3 +57,33 @@ func TestTimesInSeconds(t *testing.T) {
 		})
 	}
 }
+
+// TestBackfillCountsOtherTimes: records of other times between those of the range are trained on, and
+// counted.
+func TestBackfillCountsOtherTimes(t *testing.T) {
+	t.Parallel()
+	j := newTopicJob(t, false, 1)
+	times := []float64{0.5, 1, 1.2, 7, 1.9, 0.1, 1.5, 3}
+	records := make([]broker.Record, len(times))
+	for i, h := range times {
+		records[i] = broker.Record{Value: []byte(lineAt(i)), Time: at(h)}
+	}
+	if err := broker.Produce(t.Context(), j.broker.Addrs(), "clicks", 0, broker.Batch{Size: 1}, records...); err != nil {
+		t.Fatal(err)
+	}
+	// Times 1 to 2 begin at offset 1, and the first one from 2 on is at offset 3.
+	for name, c := range map[string]struct{ from, to, examples, others float64 }{
+		"ascending": {1, 2, 2, 0},
+		"mixed":     {1, 6.5, 2, 0},
+		"outside":   {1.1, 8, 6, 1},
+	} {
+		cfg := []string{"dir=" + t.TempDir()}
+		r, err := j.backfill(c.from, c.to, job.RunOptions{}, cfg...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Examples != int64(c.examples) || r.Backfill.OtherTimes != int64(c.others) {
+			t.Errorf("%s: %d examples, %d of other times; want %v and %v", name, r.Examples, r.Backfill.OtherTimes, c.examples, c.others)
+		}
+	}
+}

@@ -229,6 +229,9 @@ type Backfill struct {
 	Complete bool `json:"complete"`
 	// Files is how many files it is in; 0: it is in the stream itself.
 	Files int `json:"files,omitempty"`
+	// OtherTimes counts records of this run whose event times lie outside of the range. A topic is read
+	// between two offsets, and times need not ascend.
+	OtherTimes int64 `json:"other_times,omitempty"`
 	// Begins is where the stream begins after it: positions by split.
 	Begins map[string]int64 `json:"begins"`
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/monolith-go/monolith/internal/filesplit"
@@ -155,6 +156,9 @@ func (t *trainer) turn(b *backfill) error {
 		return err
 	}
 	t.cfg, t.plan, t.past = cfg, plan, b
+	if len(b.Files) == 0 && !b.Done {
+		t.monitor.times = &timeWatch{from: b.From.UnixMicro(), to: b.To.UnixMicro()}
+	}
 	return nil
 }
 
@@ -345,6 +349,24 @@ func (t *trainer) warnOldTimes(ctx context.Context) {
 	}
 }
 
+// timeWatch counts records whose event time lies outside of [from, to), in microseconds since 1970.
+type timeWatch struct {
+	from, to int64
+	others   atomic.Int64
+}
+
+func (w *timeWatch) add(times []int64) {
+	n := int64(0)
+	for _, at := range times {
+		if at < w.from || at >= w.to {
+			n++
+		}
+	}
+	if n > 0 {
+		w.others.Add(n)
+	}
+}
+
 // few lists some of many.
 func few(names []string) string {
 	const most = 3
@@ -478,6 +500,9 @@ func (t *trainer) backfilled(ctx context.Context) (*result.Backfill, error) {
 		return nil, err
 	}
 	r := &result.Backfill{From: b.From, To: b.To, Complete: b.Done, Files: len(b.Files), Begins: map[string]int64{}}
+	if t.monitor.times != nil {
+		r.OtherTimes = t.monitor.times.others.Load()
+	}
 	for split, at := range b.Begins {
 		r.Begins[split] = int64(at)
 	}

@@ -36,6 +36,8 @@ type monitor struct {
 	// fills counts which features there are; may be nil. watched is the phase that both watch.
 	fills   *fillWatch
 	watched string
+	// times counts records of other times than a backfill's; may be nil.
+	times *timeWatch
 	// doubts looks at what is predicted; may be nil.
 	doubts  *doubtWatch
 	outputs *wiring.Outputs // of the job; nil: there are none

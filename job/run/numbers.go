@@ -100,7 +100,22 @@ func (w *numberWatch) judge(s *parse.Seen, after int64) {
 var (
 	_ parse.Observer    = (*monitor)(nil)
 	_ parse.KeyObserver = (*monitor)(nil)
+
+	_ parse.TimeObserver = (*monitor)(nil)
 )
+
+// TimesParsed implements [parse.TimeObserver]. What is evaluated while training is not looked at.
+func (m *monitor) TimesParsed(times []int64) {
+	m.mu.Lock()
+	watch := m.times
+	if m.phase.Phase != m.watched {
+		watch = nil
+	}
+	m.mu.Unlock()
+	if watch != nil {
+		watch.add(times)
+	}
+}
 
 // KeysParsed implements [parse.KeyObserver]. What is evaluated while training is not looked at.
 func (m *monitor) KeysParsed(seen []parse.SeenKey) {

@@ -97,6 +97,13 @@ type KeyObserver interface {
 	KeysParsed(seen []SeenKey)
 }
 
+// TimeObserver is notified of the event times of good records, in microseconds since 1970, 0 where a
+// record has none; sources without event times give none. A hook of a run ([pipeline.NewHooks]) may be
+// one. Its method is called for each block, from many goroutines, and must not keep the slice.
+type TimeObserver interface {
+	TimesParsed(times []int64)
+}
+
 // JoinObserver is notified of examples that had no line in a side table, which is named by the last part of its file's path. A hook
 // of a run ([pipeline.NewHooks]) may be one. Its method is called once for a block at most, for each table.
 type JoinObserver interface {

@@ -157,7 +157,8 @@ func (c *core) open(ctx context.Context, env *pipeline.Env) (*worker, error) {
 	}
 	return &worker{
 		core: c, env: env, observers: pipeline.HooksOf[Observer](env.Observe()), joinObservers: pipeline.HooksOf[JoinObserver](env.Observe()), keyObservers: pipeline.HooksOf[KeyObserver](env.Observe()),
-		extract: newExtractor(c.program, tables), looked: make([]bool, len(c.program.features)), lookedKeys: make([]bool, len(c.program.keys)),
+		timeObservers: pipeline.HooksOf[TimeObserver](env.Observe()),
+		extract:       newExtractor(c.program, tables), looked: make([]bool, len(c.program.features)), lookedKeys: make([]bool, len(c.program.keys)),
 		schemas: [2]*arrow.Schema{c.program.schema(false), c.program.schema(true)},
 	}, nil
 }
@@ -172,6 +173,7 @@ type worker struct {
 	observers     []Observer
 	joinObservers []JoinObserver
 	keyObservers  []KeyObserver
+	timeObservers []TimeObserver
 	extract       *extractor
 	looked        []bool           // of each feature: whether absent has looked for its name
 	lookedKeys    []bool           // of each key: the same
@@ -251,6 +253,11 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 		}
 	}
 	w.extract.beginBlock()
+	if len(w.times) > 0 {
+		for _, o := range w.timeObservers {
+			o.TimesParsed(w.times)
+		}
+	}
 	if err := w.env.GoodRows(origin.Source, origin.Split, len(w.positions)); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/monolith-go/monolith/cmd/monolith/internal/ui"
 	"github.com/monolith-go/monolith/job"
 )
 
@@ -118,6 +119,9 @@ func backfillRows(b *job.Backfill) [][]string {
 		how = "not complete; the same command continues it"
 	}
 	rows := [][]string{{"backfill", fmt.Sprintf("%s to %s: %s", b.From.Format(time.RFC3339), b.To.Format(time.RFC3339), how)}}
+	if b.OtherTimes > 0 {
+		rows = append(rows, []string{"other times", fmt.Sprintf("%s records between those of the range, trained on too", ui.Count(b.OtherTimes))})
+	}
 	const most = 4
 	for i, split := range slices.Sorted(maps.Keys(b.Begins)) {
 		label := ""
