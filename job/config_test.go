@@ -320,10 +320,17 @@ func TestFaults(t *testing.T) {
 		{"rows that look-ups ahead cannot know", edit("ps: {shards: 2}", "retention: {expire: 720h}\nps: {shards: 2}"), []string{"train.prefetch.lookup=2"}, []string{
 			"--set train.prefetch.lookup: train.prefetch.lookup: looks rows up before the batches in front are applied, and cannot know which ids get or lose a row by them (retention); set it to 0",
 		}},
-		{"rules for nothing", edit("ps: {shards: 2}", "retention: {admission: linear, when_full: refuse, max_jump: 1h}\nps: {shards: 2}"), nil, []string{
+		{"rules for nothing", edit("ps: {shards: 2}", "retention: {admission: linear, when_full: refuse, max_jump: 1h, max_step: 1m}\nps: {shards: 2}"), nil, []string{
 			"job.yaml:16:24: retention.admission: says how ids wait for a row, but none does; set retention.occurrences",
 			"job.yaml:16:43: retention.when_full: says what happens at a limit, but there is none; set retention.table_memory",
 			"job.yaml:16:61: retention.max_jump: guards the time that rows expire by, but none does; set retention.expire",
+			"job.yaml:16:75: retention.max_step: bounds the steps of the time that rows expire by, but none does; set retention.expire",
+		}},
+		{"a step that bounds nothing", edit("ps: {shards: 2}", "retention: {expire: 6h, max_step: 6h, features: [{name: genres, expire: 1h}]}\nps: {shards: 2}"), []string{"train.prefetch.lookup=0", "train.prefetch.push=0"}, []string{
+			"job.yaml:16:35: retention.max_step: is 6h0m0s, and rows expire after 6h0m0s, so one step may still remove them all; set a hundredth of retention.expire or less",
+		}},
+		{"a step below what times tell", edit("ps: {shards: 2}", "retention: {expire: 6h, max_step: 10ns}\nps: {shards: 2}"), []string{"train.prefetch.lookup=0", "train.prefetch.push=0"}, []string{
+			"job.yaml:16:35: retention.max_step: is 10ns, and event times are in microseconds; set 1us or more",
 		}},
 		{"filters for nothing", edit("ps: {shards: 2}", "retention: {occurrences: 3, filter_splits: 5, filter_capacity: 5000}\nps: {shards: 2}"), []string{"train.prefetch.lookup=0", "train.prefetch.push=0"}, []string{
 			"job.yaml:16:64: retention.filter_capacity: is the size of a hash filter, and no id is counted by one; set retention.admission to hash_filter or sliding_hash_filter, and retention.occurrences",
@@ -667,6 +674,28 @@ func TestVariablesInValues(t *testing.T) {
 func kafka(c *job.Config) *components.Kafka { return c.Source.Value().(*components.Kafka) }
 
 // TestHeldOutFilesAreTrainedOn: who evaluates on files that the source reads too is warned, by paths and patterns as they are written.
+// TestOneRecordThatExpiresAll: where one record may let all rows expire, a warning says so.
+func TestOneRecordThatExpiresAll(t *testing.T) {
+	t.Parallel()
+	for rules, want := range map[string]string{
+		"{table_memory: 1GiB}":                     "",
+		"{expire: 24h30m}":                         "",
+		"{expire: 6h}":                             "retention.max_jump is 24h0m0s and rows expire after 6h0m0s",
+		"{expire: 48h, max_jump: 0s}":              "retention.max_jump is 0s and rows expire after 48h0m0s",
+		"{expire: 6h, max_jump: 1h}":               "",
+		"{expire: 6h, max_jump: 0s, max_step: 1m}": "",
+		"{expire: 6h, max_step: 2h, features: [{name: user, expire: 1h}]}": "retention.max_step is 2h0m0s and rows of a feature expire after 1h0m0s",
+		"{features: [{name: user, expire: 1h}]}":                           "retention.max_jump is 24h0m0s and rows expire after 1h0m0s",
+	} {
+		c := decode(t, "version: 1\nsource: synthetic\nparse: {features: [{name: user}, {name: item}], label: click}\nmodel: lr\nretention: "+rules+"\n",
+			job.LoadOptions{})
+		got := strings.Join(c.Warnings(), "\n")
+		if (got == "") != (want == "") || !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q, want %q", rules, got, want)
+		}
+	}
+}
+
 func TestHeldOutFilesAreTrainedOn(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -30,7 +30,7 @@ func TestKilledWhileRowsComeAndGo(t *testing.T) {
 	seen := map[string]string{}
 	for _, retention := range []string{
 		"{expire: 5s, occurrences: 2, table_memory: 2MiB, when_full: evict_oldest, features: [{name: category, occurrences: 0, expire: 0s}]}",
-		"{expire: 20s, max_jump: 1s, occurrences: 3, admission: probabilistic, table_memory: 2MiB, when_full: evict_rarest}",
+		"{expire: 20s, max_jump: 1s, max_step: 20ms, occurrences: 3, admission: probabilistic, table_memory: 2MiB, when_full: evict_rarest}",
 		"{occurrences: 2, admission: sliding_hash_filter, filter_capacity: 4096, filter_splits: 5}",
 	} {
 		dir, file := job(1, "none", retention, 0)

@@ -17,6 +17,11 @@ type Retention struct {
 	// MaxJump is how far the newest event time of a batch may be ahead of those before and be believed at once. One that is further ahead counts as no newer than
 	// they were, until eight batches in a row are so far ahead. 0 believes every time.
 	MaxJump Duration `yaml:"max_jump" default:"24h" min:"0"`
+	// MaxStep bounds how far one batch moves the event time. Without it, one record of the future or
+	// a rest of the stream that is longer than expire lets every row expire with one batch. With it, a row
+	// lasts for expire/max_step batches at least after its last update. Choose a step well above the event
+	// time that a batch spans; with a smaller one, rows expire late. 0: no bound.
+	MaxStep Duration `yaml:"max_step" default:"0" min:"0"`
 	// Occurrences is how often an id must have occurred before it gets a row. Until then it trains nothing, and a lookup finds its initial value. 0: it gets one
 	// at once.
 	Occurrences int `yaml:"occurrences" default:"0" min:"0" max:"1000000000"`
@@ -56,7 +61,7 @@ func (c *Config) RetentionRules() param.Retention {
 	r := &c.Retention
 	rules := param.Retention{
 		Default: param.SlotRetention{Expire: time.Duration(r.Expire).Microseconds(), Occurrences: uint32(r.Occurrences)},
-		MaxJump: time.Duration(r.MaxJump).Microseconds(), MaxBytes: int64(r.TableMemory),
+		MaxJump: time.Duration(r.MaxJump).Microseconds(), MaxStep: time.Duration(r.MaxStep).Microseconds(), MaxBytes: int64(r.TableMemory),
 	}
 	for _, own := range r.Features {
 		slot, ok := c.slotOf(own.Name)
@@ -164,6 +169,16 @@ func (v *validator) retention(c *Config) {
 	if v.c.places.Set("retention.max_jump") && !rules.Expires() {
 		v.fault("retention.max_jump", "guards the time that rows expire by, but none does; set retention.expire")
 	}
+	switch _, longest := rules.ExpireRange(); {
+	case r.MaxStep == 0:
+	case !rules.Expires():
+		v.fault("retention.max_step", "bounds the steps of the time that rows expire by, but none does; set retention.expire")
+	case rules.MaxStep < 1:
+		v.fault("retention.max_step", "is %s, and event times are in microseconds; set 1us or more", time.Duration(r.MaxStep))
+	case rules.MaxStep >= longest:
+		v.fault("retention.max_step", "is %s, and rows expire after %s, so one step may still remove them all; set a hundredth of retention.expire or less",
+			time.Duration(r.MaxStep), time.Duration(longest)*time.Microsecond)
+	}
 }
 
 // retentionWarnings lists what is odd about it.
@@ -171,6 +186,16 @@ func (c *Config) retentionWarnings() (out []string) {
 	rules := c.RetentionRules()
 	if rules.Admission == param.AdmitExact && !rules.Expires() {
 		out = append(out, "retention.admission is exact and nothing expires: ids that occur less than retention.occurrences times are remembered for ever; set retention.expire, or take sliding_hash_filter")
+	}
+	shortest, longest := rules.ExpireRange()
+	switch {
+	case longest == 0:
+	case rules.MaxStep == 0 && (rules.MaxJump == 0 || rules.MaxJump >= shortest):
+		out = append(out, fmt.Sprintf("retention.max_jump is %s and rows expire after %s: one record that far in the future lets them all expire; set retention.max_step, or max_jump below expire",
+			time.Duration(c.Retention.MaxJump), time.Duration(shortest)*time.Microsecond))
+	case rules.MaxStep >= shortest:
+		out = append(out, fmt.Sprintf("retention.max_step is %s and rows of a feature expire after %s: one batch may let them all expire; set max_step below that",
+			time.Duration(c.Retention.MaxStep), time.Duration(shortest)*time.Microsecond))
 	}
 	return out
 }

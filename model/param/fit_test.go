@@ -62,6 +62,9 @@ func TestRulesThatChangeAreNamed(t *testing.T) {
 		}, []string{"embedding.bias: ftrl's l1 is 1, was 0", "embedding.bias: ftrl's l2 is 2, was 0", "embedding.vec: l2 is 0.1, was 0"}},
 		{"another rule", func(l *param.Layout) { l.Tables[0].Segments[1].Optimizer = optim.SGD{LR: .1} }, []string{"embedding.vec: optimizer is sgd, was adagrad"}},
 		{"initial values", func(l *param.Layout) { l.Tables[0].Segments[1].Init = param.Normal(0, .01) }, []string{"embedding.vec: init is normal(0,0.01), was uniform(-0.05,0.05)"}},
+		{"retention", func(l *param.Layout) {
+			l.Retention = param.Retention{Default: param.SlotRetention{Expire: 3.6e9}, MaxJump: 60e6, MaxStep: 1e6}
+		}, []string{"retention: rows: expire after 1h0m0s; max jump 1m0s; max step 1s, was every id has a row for ever"}},
 		{"seed", func(l *param.Layout) { l.Seed = 1<<64 - 1 }, []string{"initial values: the seed is 18446744073709551615, was 1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -20,6 +20,9 @@ type Retention struct {
 	Slots   map[int]SlotRetention `json:"slots,omitempty"`
 	// MaxJump is by how much the time of one update may be ahead of the clock, in microseconds, and be believed at once; 0: by anything.
 	MaxJump int64 `json:"max_jump,omitempty"`
+	// MaxStep bounds how far one update moves the clock, in microseconds; 0: no bound. A row that
+	// was just updated then lasts for Expire/MaxStep updates at least, whatever times they have.
+	MaxStep int64 `json:"max_step,omitempty"`
 	// Admission is how fids without a row wait for one.
 	Admission Admission `json:"admission,omitempty"`
 	// FilterCapacity is, of a hash filter, for how many fids each table's has room, on all shards together, and FilterSplits, of a sliding one, into how
@@ -132,6 +135,19 @@ func (r *Retention) Active() bool {
 // Expires reports whether any row does.
 func (r *Retention) Expires() bool { return r.any(func(s SlotRetention) bool { return s.Expire > 0 }) }
 
+// ExpireRange returns the shortest and the longest time after which rows expire, in microseconds; 0 and 0:
+// none do.
+func (r *Retention) ExpireRange() (shortest, longest int64) {
+	r.any(func(s SlotRetention) bool {
+		if s.Expire > 0 && (shortest == 0 || s.Expire < shortest) {
+			shortest = s.Expire
+		}
+		longest = max(longest, s.Expire)
+		return false
+	})
+	return shortest, longest
+}
+
 // Waits reports whether any fid waits for its row.
 func (r *Retention) Waits() bool {
 	return r.any(func(s SlotRetention) bool { return s.Occurrences > 0 })
@@ -202,8 +218,8 @@ func (r *Retention) Validate() error {
 		}
 	}
 	switch {
-	case r.MaxJump < 0 || r.MaxBytes < 0:
-		return fmt.Errorf("param: retention: max_jump %d and max_bytes %d are not from 0", r.MaxJump, r.MaxBytes)
+	case r.MaxJump < 0 || r.MaxStep < 0 || r.MaxBytes < 0:
+		return fmt.Errorf("param: retention: max_jump %d, max_step %d and max_bytes %d: one is below 0", r.MaxJump, r.MaxStep, r.MaxBytes)
 	case r.Waits() && !r.Admission.Filters() && !slices.Contains([]Admission{AdmitExact, AdmitProbable, AdmitLinear}, r.Admission):
 		return fmt.Errorf("param: retention: fids wait, and admission %q is not known", r.Admission)
 	case r.Waits() && r.Admission.Filters() && (r.FilterCapacity < 1 || r.FilterCapacity > 1<<40):
@@ -251,6 +267,9 @@ func (r *Retention) String() string {
 	}
 	if r.Expires() {
 		fmt.Fprintf(&b, "; max jump %s", time.Duration(r.MaxJump)*time.Microsecond)
+		if r.MaxStep > 0 {
+			fmt.Fprintf(&b, "; max step %s", time.Duration(r.MaxStep)*time.Microsecond)
+		}
 	}
 	if r.Waits() {
 		fmt.Fprintf(&b, "; admission %s", r.Admission)

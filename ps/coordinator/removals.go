@@ -62,7 +62,7 @@ func (r *removals) report(all []ps.Stats, hooks *ps.Hooks, log *slog.Logger) {
 				r.warned = map[[2]string]time.Time{}
 			}
 			r.warned[key] = time.Now()
-			why := "event time went on by more than retention.expire for them; check the times of the newest records, or raise expire"
+			why := "event time went on by more than retention.expire for them; check the times of the newest records, raise expire, or bound the steps with retention.max_step"
 			if cause == ps.Evicted {
 				why = "the table is at retention.table_memory; raise it, or let ids wait for more occurrences"
 			}

@@ -25,6 +25,7 @@ func retentionJobs() map[string]Job {
 		jobs[name] = j
 	}
 	add("expiry", few, param.Retention{Default: param.SlotRetention{Expire: 20}})
+	add("steps", few, param.Retention{Default: param.SlotRetention{Expire: 20}, MaxStep: 3})
 	add("exact", few, param.Retention{Default: param.SlotRetention{Expire: 45, Occurrences: 2}, Admission: param.AdmitExact})
 	add("probabilistic", few, param.Retention{Default: param.SlotRetention{Expire: 25, Occurrences: 2}, Admission: param.AdmitProbable})
 	add("linear", few, param.Retention{Default: param.SlotRetention{Occurrences: 3}, Admission: param.AdmitLinear})
@@ -38,7 +39,7 @@ func retentionJobs() map[string]Job {
 }
 
 // fewRetained are the jobs of short runs.
-var fewRetained = []string{"expiry", "exact", "sliding", "oldest"}
+var fewRetained = []string{"expiry", "steps", "exact", "sliding", "oldest"}
 
 // testRetainedChains holds that a snapshot of what has changed, with its bases, is what a whole one would have been, of rows that come and go: read back, compacted, and gone on from.
 func (s suite) testRetainedChains(t *testing.T) {
@@ -158,6 +159,12 @@ func (s suite) testRetention(t *testing.T) {
 				again := s.must(t, coordinator.Options{Layout: j.Layout(), NumShards: 3, Dir: t.TempDir(), Restore: info.Path})
 				if got := digest(t, again); got != want {
 					t.Errorf("restored from %d shards on 3: digest %s, want %s", shards, got, want)
+				}
+			}
+			if unbounded := j; j.Retention.MaxStep > 0 {
+				unbounded.Retention.MaxStep = 0
+				if s.reference(t, unbounded, param.Float32) == want {
+					t.Error("the largest step of the clock changes nothing: the test says nothing")
 				}
 			}
 			runs := 4

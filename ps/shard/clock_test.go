@@ -2,6 +2,7 @@ package shard_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 
 	"github.com/monolith-go/monolith/model/param"
@@ -19,10 +20,10 @@ type aging struct {
 	to int64
 }
 
-func newAging(t *testing.T) *aging {
+func newAging(t *testing.T, maxStep int64) *aging {
 	t.Helper()
 	l := pstest.CountingLayout()
-	l.Retention = param.Retention{Default: param.SlotRetention{Expire: 100}, MaxJump: 50}
+	l.Retention = param.Retention{Default: param.SlotRetention{Expire: 100}, MaxJump: 50, MaxStep: maxStep}
 	s, err := shard.New(l, 0, 1, 4, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -53,6 +54,16 @@ func (a *aging) push(time, fid int64) {
 	}
 }
 
+// now is what the clock shows.
+func (a *aging) now() int64 {
+	a.t.Helper()
+	b := a.State(ps.ClockState)
+	if len(b) < 8 {
+		a.t.Fatalf("clock %x", b)
+	}
+	return int64(binary.LittleEndian.Uint64(b))
+}
+
 // has reports whether a fid has a row.
 func (a *aging) has(fid int64) bool {
 	a.t.Helper()
@@ -66,7 +77,7 @@ func (a *aging) has(fid int64) bool {
 
 func TestRowsExpireByEventTime(t *testing.T) {
 	t.Parallel()
-	a := newAging(t)
+	a := newAging(t, 0)
 	a.push(0, 1) // no time: as of the beginning
 	for range 8 {
 		a.push(1000, 2) // the first time is not believed at once either
@@ -95,7 +106,7 @@ func TestRowsExpireByEventTime(t *testing.T) {
 // A time of the far future moves nothing, unless all are there.
 func TestClockBelievesNoJump(t *testing.T) {
 	t.Parallel()
-	a := newAging(t)
+	a := newAging(t, 0)
 	for i := range int64(8) {
 		a.push(1000+i, 1)
 	}
@@ -133,9 +144,66 @@ func TestClockBelievesNoJump(t *testing.T) {
 	}
 }
 
+// One update moves the clock by the largest step at most: a time of the future expires nothing, and after a
+// rest the rows that still occur stay.
+func TestClockStepsAreBounded(t *testing.T) {
+	t.Parallel()
+	a := newAging(t, 10)
+	is := func(when string, want int64) {
+		t.Helper()
+		if got := a.now(); got != want {
+			t.Errorf("%s: the clock shows %d, want %d", when, got, want)
+		}
+	}
+	for range 8 {
+		a.push(1000, 1)
+	}
+	is("the first time has no bound", 1000)
+	a.push(1040, 2)
+	is("a time of the future", 1010)
+	for range 30 {
+		a.push(1002, 3)
+	}
+	is("the times of before again", 1010)
+	a.push(1015, 3)
+	is("a short step", 1015)
+	for range 7 {
+		a.push(5000, 4)
+	}
+	is("seven updates that are far ahead", 1015)
+	for i := range int64(5) {
+		a.push(5000+i, 5)
+		is("a step for each one that is believed", 1015+10*(i+1))
+		if !a.has(1) || !a.has(5) {
+			t.Error("rows are gone within some steps")
+		}
+	}
+	a.push(1<<60, 5) // a bad one among them
+	is("a time that is further ahead", 1075)
+	b := newAging(t, 10) // a restart in the middle
+	b.SetState(ps.ClockState, a.State(ps.ClockState))
+	for range 392 {
+		a.push(6000, 5)
+		b.push(6000, 5)
+	}
+	if is("the last step but one", 4995); !a.has(5) || a.has(1) || b.now() != 4995 {
+		t.Errorf("rows of 5: %v, of 1: %v; after a restart the clock shows %d", a.has(5), a.has(1), b.now())
+	}
+	a.push(6000, 5)
+	is("the smallest time that was far ahead", 5000)
+	for range 7 {
+		a.push(6000, 5)
+	}
+	is("seven that are far ahead of that", 5000)
+	a.push(6000, 5)
+	is("the eighth", 5010)
+	a.push(5012, 5)
+	is("a time that is near", 5012)
+}
+
 func TestClockIsWorkerState(t *testing.T) {
 	t.Parallel()
-	a, b := newAging(t), newAging(t)
+	a, b := newAging(t, 0), newAging(t, 0)
 	for i := range int64(20) {
 		a.push(1000+40*i, 1)
 		if i > 10 {

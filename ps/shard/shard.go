@@ -26,7 +26,7 @@ type Shard struct {
 	plain    []*table.Mem
 	// tracked take note of what changes in the tables, for incremental snapshots; nil: nothing does.
 	tracked []*table.Tracker
-	maxJump int64
+	rules   param.Retention
 	clock   clock
 	dense   []denseTensor
 	// threads is how many goroutines an update of these may take.
@@ -62,7 +62,7 @@ func New(l *param.Layout, index, numShards, maxStaged int, mem *table.Memory) (*
 	s := &Shard{
 		place: ps.NewPlacement(l, numShards), index: index, maxStaged: max(maxStaged, 1), version: 1, threads: 1,
 		splits: map[ps.SplitID]*split{}, sessions: map[uint64]*session{}, state: map[string][]byte{}, reserved: make([]int, len(l.Tables)),
-		free: &batches{},
+		free: &batches{}, rules: l.Retention,
 	}
 	for _, t := range l.Tables {
 		if !l.Retention.Active() {
@@ -71,7 +71,7 @@ func New(l *param.Layout, index, numShards, maxStaged int, mem *table.Memory) (*
 			continue
 		}
 		r := table.NewRetained(t, l.Seed, mem, l.Retention, numShards)
-		s.tables, s.retained, s.maxJump = append(s.tables, r), append(s.retained, r), l.Retention.MaxJump
+		s.tables, s.retained = append(s.tables, r), append(s.retained, r)
 	}
 	push := 0
 	for _, t := range l.Dense {

@@ -300,7 +300,7 @@ func (s *Shard) apply(id ps.SplitID, b *batch) {
 	_ = s.totals.Add(b.trace)
 	if s.retained != nil {
 		// The rows are as old as they were when the batch was looked up: it moves the clock afterwards.
-		time, draw := s.clock.next(b.tables[0].Time, s.maxJump), param.Mix(param.HashName(id.Source, id.Split), uint64(b.to))
+		time, draw := s.clock.next(b.tables[0].Time, &s.rules), param.Mix(param.HashName(id.Source, id.Split), uint64(b.to))
 		for t := range b.tables {
 			b.tables[t].Time, b.tables[t].Draw = time, draw
 		}
