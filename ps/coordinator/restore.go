@@ -440,9 +440,15 @@ func (c *Cluster) fitting(ctx context.Context, info *ps.SnapshotInfo) (*ps.Snaps
 	return info, nil
 }
 
-// uncounted says what a snapshot has counted of ids without a row that does not count under the layout's admission.
+// uncounted reports a snapshot's counts of ids without a row that the layout's admission drops. Only exact keeps
+// counts of ids, and only a filter of the same splits and cells keeps those of a filter.
 func (c *Cluster) uncounted(info *ps.SnapshotInfo) (changes []string) {
 	rules := c.opts.Layout.Retention
+	keeps := map[snapshot.Kind]bool{snapshot.KindWaiting: rules.Waits() && rules.Admission == param.AdmitExact}
+	if was, is := info.Rules.Retention, rules.Filter(); was != nil {
+		from := was.Filter()
+		keeps[snapshot.KindFilter] = from.Splits == is.Splits && from.Cells == is.Cells
+	}
 	for _, kind := range []snapshot.Kind{snapshot.KindWaiting, snapshot.KindFilter} {
 		var n int64
 		for _, f := range info.Files {
@@ -451,7 +457,7 @@ func (c *Cluster) uncounted(info *ps.SnapshotInfo) (changes []string) {
 			}
 		}
 		switch {
-		case n == 0 || rules.Waits() && snapshot.Counted(rules.Admission) == kind:
+		case n == 0 || keeps[kind]:
 		case kind == snapshot.KindFilter:
 			changes = append(changes, "what the hash filter has counted of ids without a row is dropped: they begin from 0")
 		default:

@@ -2,7 +2,9 @@ package coordinator_test
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -299,5 +301,56 @@ func TestReadOnly(t *testing.T) {
 	}
 	if err := cl.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestCountsOfAnotherAdmissionAreDropped: a restart with another admission reports how many ids begin from 0.
+func TestCountsOfAnotherAdmissionAreDropped(t *testing.T) {
+	t.Parallel()
+	rules := func(a param.Admission, capacity int64) param.Retention {
+		r := param.Retention{Default: param.SlotRetention{Occurrences: 15}, Admission: a}
+		if a.Filters() {
+			r.FilterCapacity, r.FilterSplits = capacity, param.LeastFilterSplits
+		}
+		return r
+	}
+	filtered := regexp.MustCompile("^what the hash filter has counted of ids without a row is dropped: they begin from 0$")
+	counts := regexp.MustCompile("^the occurrences of [1-9][0-9]* ids without a row are dropped: they begin from 0$")
+	for _, c := range []struct {
+		was, is  param.Admission
+		capacity int64
+		want     *regexp.Regexp
+	}{
+		{param.AdmitExact, param.AdmitExact, 0, nil},
+		{param.AdmitExact, param.AdmitLinear, 0, counts},
+		{param.AdmitExact, param.AdmitHash, 4096, counts},
+		{param.AdmitExact, "", 0, counts},
+		{param.AdmitSliding, param.AdmitExact, 0, filtered},
+		{param.AdmitSliding, param.AdmitSliding, 4096, nil},
+		{param.AdmitSliding, param.AdmitSliding, 1 << 20, filtered},
+	} {
+		t.Run(fmt.Sprint(c.was, " ", c.is, " ", c.capacity), func(t *testing.T) {
+			t.Parallel()
+			o := coordinator.Options{Layout: pstest.SmallJob().Layout(), NumShards: 2, Dir: t.TempDir()}
+			o.Layout.Retention = rules(c.was, 4096)
+			cl := mustOpen(t, o)
+			teach(t, cl, o.Layout, 0, 50)
+			if err := cl.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			o.Layout = pstest.SmallJob().Layout()
+			if c.is != "" {
+				o.Layout.Retention = rules(c.is, c.capacity)
+			}
+			var got []string
+			for _, change := range mustOpen(t, o).Changes() {
+				if strings.Contains(change, "they begin from 0") {
+					got = append(got, change)
+				}
+			}
+			if c.want == nil && len(got) > 0 || c.want != nil && (len(got) != 1 || !c.want.MatchString(got[0])) {
+				t.Errorf("%q, want one like %v", got, c.want)
+			}
+		})
 	}
 }
