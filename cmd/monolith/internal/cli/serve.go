@@ -143,12 +143,12 @@ The first SIGINT or SIGTERM answers the requests that are there, and ends with e
 			o.Ready = func(http, grpc string) {
 				var at []string
 				if http != "" {
-					at = append(at, http)
+					at = append(at, "at "+http)
 				}
 				if grpc != "" {
 					at = append(at, "gRPC at "+grpc)
 				}
-				a.notice("serving at " + strings.Join(at, ", "))
+				a.notice("serving " + strings.Join(at, ", "))
 			}
 			a.drainsBy("answering the requests that are there")
 			return a.Ops.ServeModels(cmd.Context(), o)
