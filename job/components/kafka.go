@@ -161,6 +161,10 @@ func timeOf(text string) (time.Time, error) {
 		return time.UnixMilli(n).UTC(), nil
 	case err == nil && n >= firstDay/1000 && n < lastDay/1000:
 		return time.Time{}, fmt.Errorf("is %d: as a time in seconds it is %s; write that, or %d000, as milliseconds", n, time.Unix(n, 0).UTC().Format(time.RFC3339), n)
+	case err == nil && n >= firstDay*1000 && n < lastDay*1000:
+		return time.Time{}, fmt.Errorf("is %d: as a time in microseconds it is %s; write that, or %d, as milliseconds", n, time.UnixMicro(n).UTC().Format(time.RFC3339Nano), n/1000)
+	case err == nil && n >= firstDay*1_000_000: // of the years up to 2262
+		return time.Time{}, fmt.Errorf("is %d: as a time in nanoseconds it is %s; write that, or %d, as milliseconds", n, time.Unix(0, n).UTC().Format(time.RFC3339Nano), n/1_000_000)
 	case err == nil:
 		return time.Time{}, fmt.Errorf("is %d, no time in milliseconds since 1970; an offset is written with its partition, such as {0: %d}", n, n)
 	case text != "" && text[0] >= '0' && text[0] <= '9':
