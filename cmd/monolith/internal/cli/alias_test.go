@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -34,5 +35,16 @@ func TestAlias(t *testing.T) {
 		if err := root.Execute(); !errors.As(err, &usage) || usage.suggestion != c.want {
 			t.Errorf("%v: %v, want %s suggested, got %+v", c.args, err, c.want, usage)
 		}
+	}
+}
+
+// TestDurationWithoutUnit: an error says how to write the number.
+func TestDurationWithoutUnit(t *testing.T) {
+	t.Parallel()
+	cmd := &cobra.Command{}
+	cmd.Flags().Duration("timeout", 0, "")
+	err := flagError(cmd, cmd.ParseFlags([]string{"--timeout", "30"}))
+	if !strings.Contains(err.Error(), "--timeout") || !strings.Contains(err.Error(), "write 30s, 30m or 30ms") {
+		t.Error(err)
 	}
 }

@@ -112,9 +112,13 @@ on from the newest snapshot in the job's dir, and every example counts exactly o
 	return root
 }
 
-// flagError turns a flag that does not exist into a usage error with the nearest one that does.
+// flagError turns a flag that does not exist into a usage error with the nearest one that does, and says how to write a duration without a unit.
 func flagError(cmd *cobra.Command, err error) error {
 	e := &usageError{message: err.Error()}
+	if _, value, ok := strings.Cut(err.Error(), "missing unit in duration "); ok {
+		value = strings.Trim(value, `"`)
+		e.message += fmt.Sprintf("; write %ss, %[1]sm or %[1]sms", value)
+	}
 	if name, ok := strings.CutPrefix(err.Error(), "unknown flag: --"); ok {
 		var names []string
 		collect := func(f *pflag.Flag) { names = append(names, f.Name) }
