@@ -8,7 +8,8 @@ type RMSprop struct {
 	LR float64 `yaml:"lr" above:"0"`
 	// Decay is the decay of the mean square.
 	Decay float64 `yaml:"decay" above:"0" max:"0.999999"`
-	// Epsilon is added to the root of the mean square.
+	// Epsilon is added to the root of the mean square. ByteDance Monolith's dense Rmsprop adds it inside the root, unless use_v2
+	// is set: give the root of its epsilon here, 1e-4 for 1e-8. Its rules of rows have an epsilon of 1.
 	Epsilon float64 `yaml:"epsilon" above:"0"`
 	// WeightDecay adds WeightDecay·w to the gradient.
 	WeightDecay float64 `yaml:"weight_decay" min:"0"`

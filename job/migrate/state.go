@@ -51,7 +51,7 @@ func newKeeper(o optim.Optimizer) *keeper {
 		k.kind, k.sum = entrydump.GroupAdagrad, true
 	case optim.RMSprop:
 		if o.Momentum != 0 {
-			break // of rows upstream has none
+			break // upstream's rules of rows have none; those of dense parameters are not imported
 		}
 		if k.kind = entrydump.RMSprop; o.Sum {
 			k.kind = entrydump.RMSpropV2

@@ -19,11 +19,20 @@ const (
 //	n  = ρ·n + (1-ρ)·g'²               ρ = Decay
 //	w  = w - lr·g'/(√n + ε)
 //
-// With Sum it is n = ρ·n + g'², bytedance/monolith's second version. The learning rate is that of the update in both; its first version
-// leaves schedules out. With Momentum steps add up (bytedance/monolith: RmspropOptimizer for dense parameters, whose first version has √(n+ε)):
+// With Sum it is n = ρ·n + g'². With Momentum steps add up:
 //
 //	m  = μ·m + lr·g'/(√n + ε)          μ = Momentum
 //	w  = w - m
+//
+// bytedance/monolith has two versions of the rule, for rows and for dense parameters each:
+//
+//	rows, Rmsprop      √n + 1     without Sum, ε = 1; it ignores learning rate schedules, this rule does not
+//	rows, RmspropV2    √n + 1     with Sum, ε = 1
+//	dense, use_v2      √n + ε     with Sum and Momentum: the same formula
+//	dense, version 1   √(n + ε)   without Sum, with Momentum: this rule has no ε inside the root
+//
+// For dense version 1 set Epsilon to the root of its ε: 1e-4 for its default of 1e-8. The divisors then agree where
+// n is far from ε. At n = ε they differ most: this rule's is larger by a factor of √2.
 //
 // State: n [dim], with Momentum m [dim].
 type RMSprop struct {
