@@ -243,7 +243,7 @@ type Absent struct {
 // in the first records, where they are known. Errors: [*ConfigError].
 func (c *Config) UnknownSlices(blank map[string]Absent) error {
 	read := c.ReadColumns()
-	v := &validator{c: c}
+	var faults []Fault
 	for i, s := range c.Eval.Slices {
 		for k, column := range s.Columns() {
 			seen, found := blank[column]
@@ -259,11 +259,11 @@ func (c *Config) UnknownSlices(blank map[string]Absent) error {
 			} else if f.Suggestion == "" {
 				f.Message += "; any column of the records can be named, also one that the job does not read"
 			}
-			v.faults = append(v.faults, f)
+			faults = append(faults, f)
 		}
 	}
-	if len(v.faults) > 0 {
-		return &ConfigError{Faults: v.faults}
+	if len(faults) > 0 {
+		return &ConfigError{Faults: faults}
 	}
 	return nil
 }
