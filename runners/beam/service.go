@@ -239,7 +239,7 @@ func learnt(err error, from, what, addr, advice string) error {
 	for next := err; next != nil; next = errors.Unwrap(next) {
 		cause = next
 	}
-	return fmt.Errorf("%s answered, and says that %s is at %s, where none answers from here%s: %v: %w", from, what, addr, advice, cause, pipeline.ErrUnavailable)
+	return fmt.Errorf("%s answered, and says that %s is at %s, where none answers from here%s: %s: %w", from, what, addr, advice, cause.Error(), pipeline.ErrUnavailable)
 }
 
 // run implements [destination]. A job with checkpoints stays when its executors have ended.
