@@ -198,7 +198,7 @@ func TestRowsComeBackFromFiles(t *testing.T) {
 		return []string{path}
 	}
 	refused("an id twice", job.EditOptions{Parquet: slices.Concat(write("c.parquet", []row{good()}), write("d.parquet", []row{good()}))}, "row 1 and row 2")
-	refused("no Parquet", job.EditOptions{Parquet: write("e.parquet", "PAR1 and nothing more")}, "e.parquet")
+	refused("no Parquet", job.EditOptions{Parquet: write("e.parquet", "nothing of the kind")}, "e.parquet")
 	refused("no file", job.EditOptions{Parquet: []string{filepath.Join(dir, "none.parquet")}}, "none.parquet")
 	path := filepath.Join(dir, "f.parquet")
 	if err := parquet.WriteFile(path, []struct {

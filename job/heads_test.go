@@ -85,7 +85,7 @@ eval: {source: {text: {files: [%q]}}, group: user, slices: [country]}
 	if !(m["price.r2"] > 0.5) || m["price.best_rmse"] != m["price.rmse"] {
 		t.Errorf("the price did not learn: %v", m)
 	}
-	for _, limit := range []int{3000, 11_000, 23_000} {
+	for _, limit := range []int{3072, 11_008, 23_072} {
 		run("pieces", fmt.Sprintf("train.max_examples=%d", limit))
 	}
 	if want, got := digest(t, whole.Snapshot), digest(t, run("pieces", "ps.shards=2").Snapshot); got != want {

@@ -128,7 +128,7 @@ func TestJobsTrainLikeTheZoos(t *testing.T) {
 				t.Errorf("of blocks it comes to digest %s, metrics %v, by its name to %s, %v", got, metrics, want, wantMetrics)
 			}
 			parts := t.TempDir()
-			if half, _ := run(composed, parts, "train.max_examples=3000"); half == want {
+			if half, _ := run(composed, parts, "train.max_examples=3072"); half == want {
 				t.Error("half of the examples come to the digest of all")
 			}
 			if got, _ := run(composed, parts, "ps.shards=2"); got != want {

@@ -42,6 +42,9 @@ func (s *stateOnly) Progress(context.Context, string) (map[string]ps.Progress, e
 	return map[string]ps.Progress{}, nil
 }
 
+// Restored implements shards: there is no snapshot.
+func (*stateOnly) Restored() *ps.SnapshotInfo { return nil }
+
 // clicksOf is a job on a file of users and clicks, and its model.
 func clicksOf(t *testing.T, dir, path string) (*spec.Config, model.Model) {
 	t.Helper()

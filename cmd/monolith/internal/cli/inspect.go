@@ -126,18 +126,19 @@ func isEmptyOfSnapshots(dir string) bool {
 	if err != nil {
 		return false
 	}
-	files, folders := false, false
+	files, folders, jobs := false, false, false
 	for _, e := range entries {
 		name := e.Name()
 		if name == "manifest.json" || e.IsDir() && (strings.HasPrefix(name, "snapshots") || strings.HasPrefix(name, "snap-")) {
 			return false
 		}
 		if _, err := os.Stat(filepath.Join(dir, name, "snapshots")); e.IsDir() && err == nil {
-			return false // a folder of jobs' dirs
+			jobs = true
 		}
 		files, folders = files || !e.IsDir(), folders || e.IsDir()
 	}
-	return files || folders && filesplit.DataIn(dir) != ""
+	// Data beside a job's dir is data; a folder of nothing but folders, with a job's dir among them, is one of jobs' dirs.
+	return files || folders && !jobs && filesplit.DataIn(dir) != ""
 }
 
 // target makes a job of whatever can be looked at.
