@@ -219,7 +219,7 @@ func TestErrorsKeepTheirIdentity(t *testing.T) {
 	defer r.close(t)
 	sentinels := []error{
 		ps.ErrFenced, ps.ErrGap, ps.ErrOverlap, ps.ErrTorn, ps.ErrLayout, ps.ErrBusy, ps.ErrClosed, ps.ErrNoDir, snapshot.ErrCorrupt,
-		snapshot.ErrNoSpace, table.ErrFull, ps.ErrRolledBack, ps.ErrMismatch, ps.ErrDisturbed, context.Canceled, context.DeadlineExceeded,
+		snapshot.ErrNoSpace, ps.ErrDisk, table.ErrFull, ps.ErrRolledBack, ps.ErrMismatch, ps.ErrDisturbed, context.Canceled, context.DeadlineExceeded,
 	}
 	for i, want := range append(sentinels, errors.New("of no kind")) {
 		next = fmt.Errorf("shard 3: %q: %w", "x\xff", want)
