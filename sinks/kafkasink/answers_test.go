@@ -115,7 +115,7 @@ func TestErrorsNameKeys(t *testing.T) {
 	t.Cleanup(func() { _ = ln.Close(); <-done })
 	for keys, want := range map[string]string{"": "set kafka.tls", "train.dead_letter.kafka.": "set train.dead_letter.kafka.tls"} {
 		o := kafkasink.Options{Brokers: []string{ln.Addr().String()}, Topic: "out", RetryFor: 100 * time.Millisecond, Keys: keys}
-		if _, err := producer(t, o).Partitions(t.Context()); !errors.Is(err, pipeline.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+		if _, err := producer(t, o).Partitions(t.Context()); !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

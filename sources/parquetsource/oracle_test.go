@@ -135,12 +135,18 @@ func scalar(v parquet.Value, most int, to arrow.DataType) string {
 	return fmt.Sprint(number)
 }
 
-// render renders rows of our batches in the same way.
+// render renders rows of our batches in the same way. Positions count rows: a row whose record does not begin in front of its
+// position says so.
 func render(rec arrow.RecordBatch) []string {
 	out := make([]string, rec.NumRows())
+	last := int(rec.NumCols()) - 1
+	positions, begins := rec.Column(last-1).(*array.Int64), rec.Column(last).(*array.Int64)
 	for i := range out {
-		for c := range int(rec.NumCols()) - 1 {
+		for c := range last - 1 {
 			out[i] += rec.ColumnName(c) + "=" + one(rec.Column(c), i) + " "
+		}
+		if begins.Value(i) != positions.Value(i)-1 {
+			out[i] += fmt.Sprintf("begins at %d, ends at %d", begins.Value(i), positions.Value(i))
 		}
 	}
 	return out
