@@ -62,10 +62,13 @@ func New[T pipeline.Element](src pipeline.Source[T], opts Options) (*Source[T], 
 	default:
 		return nil, fmt.Errorf("epochsource: %s makes %T, neither blocks nor batches: %w", src, none, pipeline.ErrConfig)
 	}
+	if schema := src.Schema(); !schema.HasField(pipeline.ColBegin) {
+		s.src = &placed[T]{Source: src, schema: pipeline.WithBegin(schema), wrap: s.wrap}
+	}
 	return s, nil
 }
 
-// Schema implements [pipeline.Source]: that of the source.
+// Schema implements [pipeline.Source]: that of the source, with [pipeline.ColBegin].
 func (s *Source[T]) Schema() *arrow.Schema { return s.src.Schema() }
 
 // Bounded implements [pipeline.Source].

@@ -59,7 +59,11 @@ func read(tb testing.TB, src pipeline.Source[*pipeline.Block], env *pipeline.Env
 			return rows, origins, err
 		}
 		for i := range b.NumRows() {
-			rows = append(rows, b.Payload().ValueString(i))
+			row := b.Payload().ValueString(i)
+			rows = append(rows, row)
+			if number, is := strings.CutPrefix(row, row[:1]); is && number != fmt.Sprint(b.Begins()[i]) {
+				tb.Errorf("record %s begins at %d", row, b.Begins()[i]) // in its own split, whatever the order and the epoch
+			}
 		}
 		origins = append(origins, b.Origin())
 		b.Release()
@@ -97,7 +101,7 @@ func TestConformance(t *testing.T) {
 					New: func(t *testing.T) pipeline.Source[*pipeline.Block] {
 						return wrap(t, pipeline.Source[*pipeline.Block](records(maxRows, sizes)), opts)
 					},
-					Rows: rows, Resumes: 25,
+					Rows: rows, Resumes: 25, Reorders: true,
 				})
 			})
 		}
