@@ -62,6 +62,10 @@ const (
 	// stays what it is when rows are read in another order, or once more. Sources that pass over places between records
 	// have it; without it a record begins where the one before it ended.
 	ColBegin = "__begin__"
+	// ColDraw holds, for each row, a number that chance for the row goes by: int64. It depends on what the row's file holds and on
+	// the row's place there. Neither the reader, the file's name nor the order of reading changes it. Sources of plain columns have
+	// it where they are asked for it. Without it, records are drawn by their bytes and [ColBegin], plain columns by [ColBegin] alone.
+	ColDraw = "__draw__"
 	// ColLabel holds the labels of a model's only head: float32, or a fixed-size list of float32 where it has several a row.
 	// They are in the range that the head's loss accepts: the stage that makes the column ensures that, and nobody downstream checks
 	// again. The labels of named heads lie in columns of their own, see [LabelColumn].

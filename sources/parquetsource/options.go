@@ -28,6 +28,9 @@ type Options struct {
 	// Complete says that the files are written to the end, so that one without a footer is a malformed one. Otherwise it is
 	// still being written or copied: it is left out, and a warning says so.
 	Complete bool
+	// Draw adds [pipeline.ColDraw]: a hash of what the row group begins with, its number in the file and the row's number in it. It costs
+	// one read of 64 KiB for each row group.
+	Draw bool
 	// Log gets that warning; nil: nothing is logged.
 	Log *slog.Logger
 	// Columns are the wanted columns by their names in the files, with the types to read them as. A name is that of a
@@ -93,7 +96,7 @@ func (o Options) Validate() error {
 	} else {
 		seen := map[string]bool{}
 		for _, f := range o.Columns.Fields() {
-			if seen[f.Name] || f.Name == pipeline.ColPosition || f.Name == pipeline.ColBegin {
+			if seen[f.Name] || f.Name == pipeline.ColPosition || f.Name == pipeline.ColBegin || f.Name == pipeline.ColDraw {
 				fault("column %q is declared twice", f.Name)
 			}
 			seen[f.Name] = true

@@ -40,6 +40,8 @@ type Reader struct {
 	split  string
 
 	pos, rows int64
+	draw      uint64 // of the row group, where rows have one; drawn: it is known
+	drawn     bool
 	scratch   *pqfile.Scratch // of cols
 	cols      []*column       // nil: to be opened again at pos
 	counting  arrowx.Counting
@@ -172,13 +174,20 @@ func (r *Reader) start(ctx context.Context) error {
 			return err
 		}
 	}
+	if r.source.opts.Draw && !r.drawn {
+		var err error
+		if r.draw, err = r.meta.Digest(r.file, r.group); err != nil {
+			return err
+		}
+		r.drawn = true
+	}
 	return nil
 }
 
 // read decodes the next batch.
 func (r *Reader) read() (*pipeline.Batch, error) {
 	n := min(r.rows-r.pos, int64(r.source.opts.BatchRows))
-	cols := make([]arrow.Array, 0, len(r.cols)+2)
+	cols := make([]arrow.Array, 0, len(r.cols)+3)
 	fail := func(err error) (*pipeline.Batch, error) {
 		for _, c := range cols {
 			c.Release()
@@ -207,7 +216,21 @@ func (r *Reader) read() (*pipeline.Batch, error) {
 			values[i] = r.pos + int64(i)
 		}
 	})
-	return r.batch(append(cols, positions, begins), n, r.pos+n)
+	cols = append(cols, positions, begins)
+	if r.source.opts.Draw {
+		cols = append(cols, arrowx.Fixed(r.env.Recycled(), arrow.PrimitiveTypes.Int64, int(n), func(values []int64) {
+			for i := range values {
+				values[i] = int64(drawOf(r.draw, uint64(r.pos)+uint64(i)))
+			}
+		}))
+	}
+	return r.batch(cols, n, r.pos+n)
+}
+
+// drawOf is the [pipeline.ColDraw] of a row in a row group.
+func drawOf(group, row uint64) uint64 {
+	h := (group ^ row) * 0x9e3779b97f4a7c15
+	return h ^ h>>32
 }
 
 // batch makes a batch of columns, which it owns, and moves the position.

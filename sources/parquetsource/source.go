@@ -64,7 +64,7 @@ var _ pipeline.Source[*pipeline.Batch] = (*Source)(nil)
 //
 // Dates, times and decimals without a fraction are read as the integers that they are stored as. Columns are nullable
 // whatever the caller's schema says. The batches have the columns in the order asked, and [pipeline.ColPosition] and
-// [pipeline.ColBegin] after them. Errors: those of [Options.Validate].
+// [pipeline.ColBegin] after them, and [pipeline.ColDraw] where it is asked for. Errors: those of [Options.Validate].
 func New(opts Options) (*Source, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -77,6 +77,9 @@ func New(opts Options) (*Source, error) {
 	}
 	places := pipeline.WithBegin(arrow.NewSchema([]arrow.Field{{Name: pipeline.ColPosition, Type: arrow.PrimitiveTypes.Int64}}, nil))
 	fields = append(fields, places.Fields()...)
+	if opts.Draw {
+		fields = append(fields, arrow.Field{Name: pipeline.ColDraw, Type: arrow.PrimitiveTypes.Int64})
+	}
 	known := make(map[string]string, len(opts.Known))
 	for split, id := range opts.Known {
 		if file, _, ok := cutName(split); ok {
