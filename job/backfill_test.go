@@ -480,7 +480,7 @@ func TestBackfillSectionFaults(t *testing.T) {
 	}
 }
 
-// TestBackfillHoldsOutTheSame: a job whose history is written otherwise than its stream must hold out by a column, whose values are the same in both.
+// TestBackfillHoldsOutTheSame: a job whose history is in files must hold out by a column, whose values are the same in both: places are not.
 func TestBackfillHoldsOutTheSame(t *testing.T) {
 	t.Parallel()
 	const text = `
@@ -491,11 +491,11 @@ model: lr
 backfill: {source: {text: {files: ["{yyyy}-{MM}-{dd}.csv"]}}}
 eval: {max_examples: 1000, holdout: .1}
 `
-	for set, bad := range map[string]bool{
-		"": false, "eval.holdout=.2": false, "backfill.columns=user,item,click": false,
-		"backfill.columns=item,user,click": true, "backfill.format=tsv": true, "backfill.format=jsonl": true,
-		"backfill.source={parquet: {files: ['{yyyy}-{MM}-{dd}.parquet']}}": true,
+	for _, set := range []string{
+		"", "eval.holdout=.2", "backfill.columns=user,item,click", "backfill.columns=item,user,click", "backfill.format=tsv", "backfill.format=jsonl",
+		"backfill.source={parquet: {files: ['{yyyy}-{MM}-{dd}.parquet']}}", "backfill={epochs: 2}",
 	} {
+		bad := set != "backfill={epochs: 2}" // whose history is in the topic, at the same offsets
 		for _, by := range []string{"", "eval.holdout={by: user, share: .1}"} {
 			var sets []string
 			for _, s := range []string{set, by} {
@@ -524,8 +524,8 @@ func TestBackfillHoldsOut(t *testing.T) {
 	}{
 		{"topic", nil, ".3"},
 		{"topic by a field", []string{"train.workers=2"}, "{by: b, share: .4}"},
-		{"files", []string{"backfill.source.text.files=" + filepath.Join("DIR", "{yyyy}-{MM}-{dd}-{HH}.libfm")}, ".3"},
-		{"files at once", []string{"backfill.source.text.files=" + filepath.Join("DIR", "{yyyy}-{MM}-{dd}-{HH}.libfm"), "backfill.in_order=false", "train.workers=2"}, ".3"},
+		{"files", []string{"backfill.source.text.files=" + filepath.Join("DIR", "{yyyy}-{MM}-{dd}-{HH}.libfm")}, "{by: c, share: .3}"},
+		{"files at once", []string{"backfill.source.text.files=" + filepath.Join("DIR", "{yyyy}-{MM}-{dd}-{HH}.libfm"), "backfill.in_order=false", "train.workers=2"}, "{by: c, share: .3}"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

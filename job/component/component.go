@@ -96,6 +96,8 @@ type Opening struct {
 	Known, Seen map[string]string
 	// Follow are those of Known that a longer file is under any name; others it is under the same last name alone.
 	Follow map[string]bool
+	// Draw asks a source of columns for [pipeline.ColDraw], by which a holdout of rows goes.
+	Draw bool
 	// Log gets what takes its time before anything is read; nil: nothing is logged.
 	Log *slog.Logger
 }
@@ -109,7 +111,8 @@ type Blocks interface {
 // Columns is a source of columns.
 type Columns interface {
 	SourceConfig
-	// OpenColumns reads the columns of a schema, converted to its types.
+	// OpenColumns reads the columns of a schema, converted to its types. With [Opening].Draw it adds [pipeline.ColDraw]; a source that does not has
+	// a holdout of rows go by [pipeline.ColBegin] alone, so that rows of one place in all splits are on one side.
 	OpenColumns(o Opening, columns *arrow.Schema) (pipeline.Source[*pipeline.Batch], error)
 	// Describe returns the columns that there are, and the names of those that cannot be read.
 	Describe(ctx context.Context) (columns *arrow.Schema, unreadable []string, err error)

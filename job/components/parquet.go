@@ -57,7 +57,7 @@ func (*Parquet) OfFiles(files []string) component.Columns {
 // OpenColumns implements [component.Columns].
 func (f *Parquet) OpenColumns(o component.Opening, columns *arrow.Schema) (pipeline.Source[*pipeline.Batch], error) {
 	return parquetsource.New(parquetsource.Options{
-		Files: f.Files, Known: o.Known, Seen: o.Seen, InOrder: f.inOrder, Complete: f.Complete, Log: o.Log, BatchRows: f.BlockRows, MaxPageBytes: int(f.MaxPageBytes), Columns: columns,
+		Files: f.Files, Known: o.Known, Seen: o.Seen, InOrder: f.inOrder, Complete: f.Complete, Draw: o.Draw, Log: o.Log, BatchRows: f.BlockRows, MaxPageBytes: int(f.MaxPageBytes), Columns: columns,
 	})
 }
 

@@ -242,7 +242,7 @@ func written(c *spec.Config, target, name string, info *result.SourceInfo, p pee
 		line("#   holdout: {share: 0.1}")
 	case holdout:
 		line("eval:                            # train evaluates after each epoch, `monolith eval` any time")
-		line("  holdout: {share: 0.1}          # a tenth of the examples is held out of training, drawn by hash; {by: COLUMN, share: 0.1} draws users, say,")
+		line("  holdout: {share: 0.1}          # a tenth of the examples is held out of training, drawn one by one; {by: COLUMN, share: 0.1} draws users, say,")
 		line("                                 # {by: TIME, from: VALUE} takes the latest; with files of their own for this, source: {%s: ...} in its place", c.Source.Name())
 		if p.Time != "" {
 			line("  # holdout: {by: %s, from: %s}   # in its place: the latest tenth of the %d records that were looked at; files may have later ones", spec.Quoted(p.Time), spec.Quoted(p.Latest), info.Read)

@@ -109,8 +109,7 @@ func (v *validator) backfill(c *Config) {
 		}
 	}
 	v.linesOf("backfill", b.Source, b.Format, b.Columns, b.Header)
-	otherwise := b.Format != c.Parse.Format || delimited(b.Format) && len(b.Columns) > 0 && !slices.Equal(b.Columns, c.Parse.Columns)
-	if h := c.Eval.Holdout; h != nil && h.By == "" && otherwise {
-		v.fault("eval.holdout.by", "is missing: files of backfill.source are of %s and the stream's records of %s, or have other columns, and who goes by the bytes of a record trains on an example here that is held out there; name a column, such as the user", b.Format, c.Parse.Format)
+	if h := c.Eval.Holdout; h != nil && h.By == "" {
+		v.fault("eval.holdout.by", "is missing: without a column examples are drawn by their places, which are others in the files of backfill.source than in the stream, so an example of both would be trained on in the one and held out in the other; name a column that both have, such as the user, or an id of the example")
 	}
 }

@@ -177,11 +177,12 @@ type Eval struct {
 	MaxExamples int64 `yaml:"max_examples" default:"0" min:"0"`
 }
 
-// Holdout divides the examples of a job's source into those that it is trained on and those that it is evaluated on, by what is in each, so that neither
-// workers, files, order nor a resumed run make a difference. Short form: the share alone. A dir has one: snapshots remember it, and what was trained on is not evaluated as unseen.
+// Holdout divides the examples of a job's source into those that it is trained on and those that it is evaluated on. Neither workers, files' names,
+// order nor a resumed run make a difference. Short form: the share alone. A dir has one: snapshots remember it, and what was trained on is not evaluated as unseen.
 type Holdout struct {
 	// By is the column whose value decides: with the user, all examples of a user are on one side; with the time of the event and from, the later ones are held out. Examples
-	// without a value are trained on. Empty: each example by itself, equal ones together; of Parquet files an example is what features, label and weight read.
+	// without a value are trained on. Empty: each example is drawn by itself, by what its record or file holds and by its place there, so equal examples fall on both sides. Name a
+	// column where examples belong together (the user), where time decides, or where the same examples come from two places.
 	By string `yaml:"by" default:""`
 	// Share is the part of the values of by, or of the examples, that is held out: 0.1 for a tenth, drawn by hash. A larger share holds out what a smaller one does, and more.
 	Share float64 `yaml:"share" short:"true" default:"0" min:"0" max:"0.99"`
@@ -242,7 +243,18 @@ func (c *Config) EvalSource() (from *Source, key string) {
 // SameHoldout reports whether another job holds out the same examples of a source.
 func (c *Config) SameHoldout(other *Config) bool {
 	a, b := c.Eval.Holdout, other.Eval.Holdout
-	return a == b || a != nil && b != nil && *a == *b
+	return a == b || a != nil && b != nil && *a == *b && c.drawnOf() == other.drawnOf()
+}
+
+// drawnOf says which places a holdout without a column draws by: "place in text csv", "place in parquet". Empty: there is no such holdout.
+func (c *Config) drawnOf() string {
+	if h := c.Eval.Holdout; h == nil || h.By != "" {
+		return ""
+	}
+	if c.Source.Columnar() {
+		return "place in " + c.Source.Name()
+	}
+	return "place in " + c.Source.Name() + " " + c.Parse.Format
 }
 
 // PredictSource is where the examples come from that are predicted, and its key.

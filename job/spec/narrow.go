@@ -10,15 +10,21 @@ import (
 // of what the other holds out. Otherwise it is the recipe as it is.
 func (r Recipe) Narrowed(other Recipe) Recipe {
 	was, is := r.Holdout.holdout(), other.Holdout.holdout()
-	if is == (Holdout{}) || within(is, was) {
+	if is == (heldOut{}) || within(is, was) {
 		r.Holdout = other.Holdout
 	}
 	return r
 }
 
-// within reports whether all that a holdout holds out is held out by another. Of examples as a whole it is not known: what is hashed of them may be other columns, or of another format.
-func within(h, wider Holdout) bool {
-	if h.By == "" || h.By != wider.By || (h.From == "") != (wider.From == "") {
+// heldOut is a stored holdout, with what its rows are drawn from.
+type heldOut struct {
+	Holdout
+	rows string
+}
+
+// within reports whether all that a holdout holds out is held out by another. Rows must be drawn from records of one kind.
+func within(h, wider heldOut) bool {
+	if h.By != wider.By || h.rows != wider.rows || h.By == "" && h.rows == "" || (h.From == "") != (wider.From == "") {
 		return false
 	}
 	if h.From == "" {
@@ -37,10 +43,10 @@ func within(h, wider Holdout) bool {
 }
 
 // holdout is a stored holdout; what was not set is as it is by default.
-func (s keyed) holdout() (h Holdout) {
-	for key, into := range map[string]any{"by": &h.By, "share": &h.Share, "from": &h.From} {
+func (s keyed) holdout() (h heldOut) {
+	for key, into := range map[string]any{"by": &h.By, "share": &h.Share, "from": &h.From, drawnRows: &h.rows} {
 		if v, ok := s.values[key]; ok && json.Unmarshal(v, into) != nil {
-			return Holdout{} // of a later version, say: it holds out nothing, so that nothing lies within
+			return heldOut{} // of a later version, say: it holds out nothing, so that nothing lies within
 		}
 	}
 	return h

@@ -34,11 +34,15 @@ type Recipe struct {
 	Label    keyed   `json:"label,omitzero"`
 	Heads    []keyed `json:"heads,omitempty"`
 	Weight   keyed   `json:"weight,omitzero"`
-	// Holdout says which of the source's examples it was not trained on.
+	// Holdout says which of the source's examples it was not trained on. Where no column decides, it also has, under "rows", what records they are
+	// drawn by ("place in text csv"). Older recipes have none: those examples were drawn by their bytes.
 	Holdout keyed `json:"holdout,omitzero"`
 	// WholeIDs is [Parse].WholeIDs. Recipes without it are older: their models hashed such text. It may change.
 	WholeIDs bool `json:"whole_ids,omitzero"`
 }
+
+// drawnRows is the setting of a holdout that says what its rows are drawn from.
+const drawnRows = "rows"
 
 // location is the setting that may change.
 const location = "column"
@@ -151,6 +155,9 @@ func (c *Config) Recipe() Recipe {
 	}
 	if c.Eval.Holdout != nil {
 		r.Holdout = settingsOf(*c.Eval.Holdout)
+		if of := c.drawnOf(); of != "" {
+			r.Holdout.set(drawnRows, of)
+		}
 	}
 	return r
 }
@@ -278,8 +285,33 @@ func (r Recipe) Differences(other Recipe, was, is string) (faults, moved []strin
 	}
 	section("label", a, b)
 	section("weight", r.Weight, other.Weight)
-	section("eval.holdout", r.Holdout, other.Holdout)
+	if text := drawnOtherwise(r.Holdout, other.Holdout, was, is); text != "" {
+		faults = append(faults, "eval.holdout: "+text)
+	}
+	section("eval.holdout", r.Holdout.without(drawnRows), other.Holdout.without(drawnRows))
 	return faults, moved
+}
+
+// drawnOtherwise says why two holdouts that draw rows hold out others; empty: they do not, or one of them goes by a column.
+func drawnOtherwise(a, b keyed, was, is string) string {
+	first, second := a.holdout(), b.holdout()
+	if first.Share == 0 || second.Share == 0 || first.By != "" || second.By != "" || first.rows == second.rows {
+		return ""
+	}
+	const bytes = "bytes alone, as older versions did"
+	text := fmt.Sprintf("examples drawn by: %s %s, %s %s: ", was, cmp.Or(first.rows, bytes), is, cmp.Or(second.rows, bytes))
+	if first.rows == "" || second.rows == "" {
+		return text + "what was trained on would be held out; evaluate it on eval.source in place of eval.holdout, and to train it further give the job another dir too, and this one in restore.from"
+	}
+	return text + "what is in both could be trained on in the one and held out in the other; hold out by a column in both (eval.holdout.by), or evaluate on eval.source"
+}
+
+// without are the settings without one.
+func (s keyed) without(key string) keyed {
+	s.keys = slices.DeleteFunc(slices.Clone(s.keys), func(k string) bool { return k == key })
+	s.values = maps.Clone(s.values)
+	delete(s.values, key)
+	return s
 }
 
 // tableKey is the setting that names a feature's table.

@@ -188,7 +188,9 @@ func (r Reading) OpenColumns(opts parse.Options) (pipeline.Source[*pipeline.Batc
 	if !ok {
 		return nil, fmt.Errorf("job: no source of columns is chosen: %w", pipeline.ErrConfig)
 	}
-	src, err := s.OpenColumns(r.opening(), columnsToRead(opts))
+	o := r.opening()
+	o.Draw = opts.Holdout.Share > 0 && opts.Holdout.Column == ""
+	src, err := s.OpenColumns(o, columnsToRead(opts))
 	if err != nil {
 		return nil, err
 	}
@@ -265,10 +267,8 @@ func (r Reading) ParseOptions() parse.Options {
 	}
 	keys, weighed := r.Job.Keys(), p.Weight != nil
 	if f := r.Fields; f != nil {
-		// What is held out by the columns of an example goes by those that training reads.
-		whole := r.Source.Columnar() && out.Holdout != parse.Holdout{} && out.Holdout.Column == ""
-		keys, weighed = f.Keys, weighed && (f.Weight || whole)
-		if !f.Labels && !whole && r.Format != "libfm" { // whose records have one anyway, which is a good one by the job's rules alone
+		keys, weighed = f.Keys, weighed && f.Weight
+		if !f.Labels && r.Format != "libfm" { // whose records have one anyway, which is a good one by the job's rules alone
 			out.Labels = nil
 		}
 		for i := range out.Labels {

@@ -204,7 +204,7 @@ func (c *compiler) outputs() {
 	if c.Weight.Column != "" {
 		c.weight = c.column("weight", c.Weight.Column)
 	}
-	c.addHoldout(len(c.columns))
+	c.addHoldout()
 	for _, k := range c.Keys {
 		column := k.Column
 		if column == "" {

@@ -24,9 +24,9 @@ type extractor struct {
 	joined   []int32 // the row of each side table that the current record joins, or -1
 	misses   []int64 // of each join: records without a line
 	key      []byte
-	hashes   []uint64 // of rows of columns, for a holdout
-	missing  []bool   // of each join: the current record has no line
-	seen     []Seen   // of each feature, since the block began
+	places   places // of the batch, for a holdout
+	missing  []bool // of each join: the current record has no line
+	seen     []Seen // of each feature, since the block began
 	seenKeys []SeenKey
 	none     []int // features without a value in the current record
 	dense    []int // the dense features

@@ -2,13 +2,11 @@ package parse
 
 import (
 	"bytes"
-	"math"
-	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/monolith-go/monolith/internal/decimal"
+	"github.com/monolith-go/monolith/pipeline"
 	"github.com/monolith-go/monolith/pipeline/fid"
 )
 
@@ -23,14 +21,15 @@ const (
 	Held Side = "held"
 )
 
-// Holdout divides the records in two by what is in them, so that a record is always on the same side, wherever and by whom it is read. The zero value divides nothing.
+// Holdout divides the records in two. A record is always on the same side, whichever reader reads it, and when. The zero value divides nothing.
 // Records that are not kept are no bad rows, and what is in their other columns is not looked at; a run counts them ([pipeline.Env.LeftOut]).
 type Holdout struct {
-	// Column is whose first value decides. A record without one is not held out. Empty: the record as a whole, its bytes, or of
-	// plain columns what features, labels and weight are read from.
+	// Column is whose first value decides. A record without one is not held out. Empty: each record is drawn by itself, by its
+	// [pipeline.ColDraw]. Without that column a record is drawn by its bytes and by where it begins in its split, and a row of plain columns by
+	// where it begins alone. So equal records fall on both sides.
 	Column string
-	// Share holds out the records whose hash, of the column's value as [Key] has it, is in so large a part of all hashes. A larger share holds out what a smaller
-	// one does, and more.
+	// Share holds out the records whose hash is in so large a part of all hashes. With Column it is the hash of its value as [Key] has it.
+	// A larger share holds out what a smaller one does, and more.
 	Share float64
 	// From holds out the records whose value is not below it: a number, or text where it is none, compared byte by byte, as times
 	// such as 2026-11-28 can be. It takes the place of Share, and needs Column.
@@ -42,21 +41,60 @@ type Holdout struct {
 // holdout is a checked [Holdout].
 type holdout struct {
 	on     bool
-	col    int // column number, or -1: the record as a whole
-	whole  int // so many columns, the first ones, are a record of plain columns as a whole
+	col    int // column number, or -1: each record by itself
 	from   bool
 	text   []byte  // what values are compared with; nil: numbers are
 	number float64 // the same, of numbers
 	held   bool    // what is held out is kept, not the rest
 }
 
-// addHoldout checks the holdout. whole is how many columns have been asked for by what both sides read alike.
-func (c *compiler) addHoldout(whole int) {
+// places are where the rows of a batch lie.
+type places struct {
+	draws, begins []int64 // nil without the columns
+	from          int64
+	positions     []int64
+}
+
+// use takes the places of a batch.
+func (p *places) use(in arrow.RecordBatch, from pipeline.Position, positions []int64) {
+	*p = places{from: int64(from), positions: positions}
+	if col := int64Column(in, pipeline.ColDraw); col != nil {
+		p.draws = col.Int64Values()
+	}
+	if col := int64Column(in, pipeline.ColBegin); col != nil {
+		p.begins = col.Int64Values()
+	}
+}
+
+// begin is where the record of a row begins.
+func (p *places) begin(row int) int64 {
+	switch {
+	case p.begins != nil:
+		return p.begins[row]
+	case row > 0:
+		return p.positions[row-1]
+	}
+	return p.from
+}
+
+// draw is the number that chance for a row goes by. Its bytes are nil for plain columns.
+func (p *places) draw(row int, bytes []byte) uint64 {
+	switch {
+	case p.draws != nil:
+		return uint64(p.draws[row])
+	case bytes != nil:
+		return mix(fid.HashBytes(bytes), uint64(p.begin(row)))
+	}
+	return uint64(p.begin(row))
+}
+
+// addHoldout checks the holdout.
+func (c *compiler) addHoldout() {
 	o := c.Holdout
 	if o == (Holdout{}) {
 		return
 	}
-	h := holdout{on: true, col: -1, whole: whole, from: o.From != "", held: o.Side == Held}
+	h := holdout{on: true, col: -1, from: o.From != "", held: o.Side == Held}
 	oneOf(c, "holdout: side", o.Side, "", Rest, Held)
 	if o.Column != "" {
 		h.col = c.column("holdout", o.Column)
@@ -77,27 +115,17 @@ func (c *compiler) addHoldout(whole int) {
 	c.holdout = h
 }
 
-// elsewhere reports whether the record at hand, whose bytes may be nil, is on the other side.
-func (x *extractor) elsewhere(r record, payload []byte) (bool, error) {
+// elsewhere reports whether the record at hand, in a row and with bytes that may be nil, is on the other side.
+func (x *extractor) elsewhere(r record, row int, payload []byte) (bool, error) {
 	h := &x.p.holdout
-	held, err := x.heldOut(r, payload)
+	held, err := x.heldOut(r, row, payload)
 	return held != h.held, err
 }
 
-func (x *extractor) heldOut(r record, payload []byte) (bool, error) {
+func (x *extractor) heldOut(r record, row int, payload []byte) (bool, error) {
 	h := &x.p.holdout
-	switch {
-	case h.col < 0 && payload != nil:
-		return x.drawn(fid.HashBytes(payload)), nil
-	case h.col < 0:
-		hash := uint64(0)
-		for col := range h.whole {
-			if err := r.get(col, &x.v); err != nil {
-				return false, err
-			}
-			hash = x.v.mixInto(hash)
-		}
-		return x.drawn(hash), nil
+	if h.col < 0 {
+		return x.drawn(x.places.draw(row, payload)), nil
 	}
 	if err := r.get(h.col, &x.v); err != nil {
 		return false, err
@@ -137,67 +165,20 @@ func (x *extractor) heldOut(r record, payload []byte) (bool, error) {
 // pick notes which of n rows are kept. Errors: as of heldOut.
 func (x *extractor) pick(r *arrowRecord, n int) error {
 	h := &x.p.holdout
-	if h.col >= 0 {
-		for r.row = range n {
-			held, err := x.heldOut(r, nil)
-			if err != nil {
-				return err
-			}
-			r.picker.keep(r.row, held == h.held)
+	if h.col < 0 {
+		for row := range n {
+			r.picker.keep(row, x.drawn(x.places.draw(row, nil)) == h.held)
 		}
 		return nil
 	}
-	x.hashes = slices.Grow(x.hashes[:0], n)[:n]
-	clear(x.hashes)
-	for col := range h.whole {
-		if x.mixPlain(r.columns[col]) {
-			continue
+	for r.row = range n {
+		held, err := x.heldOut(r, r.row, nil)
+		if err != nil {
+			return err
 		}
-		for r.row = range n {
-			if err := r.get(col, &x.v); err != nil {
-				return err
-			}
-			x.hashes[r.row] = x.v.mixInto(x.hashes[r.row])
-		}
-	}
-	for row, hash := range x.hashes {
-		r.picker.keep(row, x.drawn(hash) == h.held)
+		r.picker.keep(r.row, held == h.held)
 	}
 	return nil
-}
-
-// mixPlain mixes a column of 64-bit integers, or lists of them, without nulls into the hashes of the rows, as mixInto does; false: it is none.
-func (x *extractor) mixPlain(col arrow.Array) bool {
-	if col.NullN() > 0 {
-		return false
-	}
-	switch col := col.(type) {
-	case *array.Int64:
-		for row, v := range col.Int64Values()[:len(x.hashes)] {
-			x.hashes[row] = mix(mix(x.hashes[row], shapeOf(ints, 1)), uint64(v))
-		}
-		return true
-	case *array.List:
-		items, is := col.ListValues().(*array.Int64)
-		if !is || items.NullN() > 0 {
-			return false
-		}
-		all, offsets := items.Int64Values(), col.Offsets()[col.Data().Offset():]
-		for row, hash := range x.hashes {
-			of := all[offsets[row]:offsets[row+1]]
-			kind := ints
-			if len(of) == 0 {
-				kind = none
-			}
-			hash = mix(hash, shapeOf(kind, len(of)))
-			for _, v := range of {
-				hash = mix(hash, uint64(v))
-			}
-			x.hashes[row] = hash
-		}
-		return true
-	}
-	return false
 }
 
 // drawn reports whether what has this hash is held out by share. The hash is mixed once more: other things, such as sharding and the sampling of logs, may have gone by the
@@ -213,26 +194,4 @@ func (x *extractor) drawn(h uint64) bool {
 func mix(h, x uint64) uint64 {
 	h = (h ^ x) * 0x9e3779b97f4a7c15
 	return h ^ h>>32
-}
-
-// shapeOf is what of a column's values goes into a hash before them, so that lists that end elsewhere have other hashes.
-func shapeOf(k valueKind, n int) uint64 { return uint64(n)<<8 | uint64(k) }
-
-// mixInto adds all values to a hash.
-func (v *values) mixInto(h uint64) uint64 {
-	h = mix(h, shapeOf(v.kind, v.len()))
-	for i := range v.len() {
-		switch v.kind {
-		case ints, pairs:
-			h = mix(h, uint64(v.ints[i]))
-			if v.kind == pairs {
-				h = mix(h, uint64(math.Float32bits(v.floats[i])))
-			}
-		case texts:
-			h = mix(h, fid.HashBytes(v.texts[i]))
-		default:
-			h = mix(h, uint64(math.Float32bits(v.floats[i])))
-		}
-	}
-	return h
 }

@@ -186,22 +186,20 @@ type worker struct {
 
 // run makes a batch of all rows of a record batch; payload may be nil.
 func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin pipeline.Origin, payload *array.Binary) (*pipeline.Batch, error) {
-	positions, times, begins := int64Column(in, pipeline.ColPosition), int64Column(in, pipeline.ColTime), int64Column(in, pipeline.ColBegin)
+	positions, times := int64Column(in, pipeline.ColPosition), int64Column(in, pipeline.ColTime)
 	if positions == nil {
 		return nil, fmt.Errorf("parse: %s has no column %s: %w", origin, pipeline.ColPosition, pipeline.ErrSchema)
 	}
 	w.positions, w.times, w.leftOut = w.positions[:0], w.times[:0], w.leftOut[:0]
 	w.extract.truncate(0)
 	values := positions.Int64Values()
+	places := &w.extract.places
+	places.use(in, origin.From, values)
 	divided := w.core.program.holdout.on
 	if whole, ok := r.(*arrowRecord); ok && !w.byRows && w.addWhole(whole, values, times) {
 		values = nil
 	}
-	begin := origin.From
 	for i, end := range values {
-		if begins != nil {
-			begin = pipeline.Position(begins.Value(i))
-		}
 		var bytes []byte
 		if payload != nil {
 			bytes = payload.Value(i)
@@ -211,7 +209,7 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 			w.core.program.explain(err, bytes)
 		}
 		if err == nil && divided {
-			other, err = w.extract.elsewhere(r, bytes)
+			other, err = w.extract.elsewhere(r, i, bytes)
 		}
 		if err == nil && !other {
 			err = w.extract.add(r)
@@ -219,7 +217,7 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 		if err == nil && other {
 			w.leftOut = append(w.leftOut, end)
 		} else if err != nil {
-			if err := w.bad(ctx, err, origin, begin, bytes); err != nil {
+			if err := w.bad(ctx, err, origin, pipeline.Position(places.begin(i)), bytes); err != nil {
 				return nil, err
 			}
 		} else {
@@ -228,7 +226,6 @@ func (w *worker) run(ctx context.Context, r record, in arrow.RecordBatch, origin
 				w.times = append(w.times, times.Value(i))
 			}
 		}
-		begin = pipeline.Position(end)
 	}
 	if len(w.leftOut) > 0 {
 		w.env.LeftOut(origin.ID(), w.leftOut)
