@@ -16,6 +16,7 @@ import (
 	"github.com/monolith-go/monolith/job/run"
 	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
+	"github.com/monolith-go/monolith/job/tune"
 	"github.com/monolith-go/monolith/job/wiring"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/pipeline"
@@ -101,6 +102,14 @@ type (
 	CalibrationBin = result.CalibrationBin
 	// Compared is the model that an evaluation compares with.
 	Compared = result.Compared
+	// TuneOptions say how to search for settings.
+	TuneOptions = tune.Options
+	// Tuned is what a search for settings found.
+	Tuned = result.Tuned
+	// TunedCandidate is one set of settings of a [Tuned].
+	TunedCandidate = result.TunedCandidate
+	// TunedChange is a key of a [TunedCandidate] and its value.
+	TunedChange = result.TunedChange
 	// ExportModelOptions say which model is written where, and as what.
 	ExportModelOptions = run.ExportModelOptions
 	// ExportedModel is a model, or the rows of one, in files of another format.
@@ -419,6 +428,23 @@ func Need(ctx context.Context, cfg *Config, opts NeedOptions) (*MemoryNeed, erro
 func Run(ctx context.Context, cfg *Config, opts RunOptions) (*TrainResult, error) {
 	return run.Train(ctx, cfg, opts)
 }
+
+// Tune searches for better settings of a job by successive halving: candidates train on the first rows of
+// the source, and the best third advances to three times as many. It trains in dirs of its own, which it
+// removes, and writes to no other place. The same call continues a search that was ended. Errors:
+// [pipeline.ErrConfig] also for a state of another search, [pipeline.ErrUnavailable], those of the job as it is.
+func Tune(ctx context.Context, cfg *Config, opts TuneOptions) (*Tuned, error) {
+	return tune.Tune(ctx, cfg, opts)
+}
+
+// TuneDir is where the search of a job keeps its state if nobody says otherwise.
+func TuneDir(cfg *Config) string { return tune.Dir(cfg) }
+
+// TunedTable is what a search tried as text: a heading, then a row for each candidate.
+func TunedTable(t *Tuned) [][]string { return tune.Table(t) }
+
+// TunedVerdict says in a sentence what a search found.
+func TunedVerdict(t *Tuned) string { return tune.Verdict(t) }
 
 // Insight says what the features and the layers of a snapshot's model do on the examples of the job's evaluation source: how much worse the metrics get where examples have each other's values of a
 // feature, how long vectors and gradients are, and which units learn nothing. Nothing is changed. It takes as many passes forward as there are features, and one back.

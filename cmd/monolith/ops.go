@@ -55,6 +55,10 @@ func ops(runners map[string]job.Runner, recipes *job.Recipes) cli.Ops {
 			o.Runners, o.Recipes, o.Memory = runners, recipes, memory()
 			return job.Predict(ctx, c, o)
 		},
+		Tune: func(ctx context.Context, c *job.Config, o job.TuneOptions) (*job.Tuned, error) {
+			o.Memory = memory()
+			return job.Tune(ctx, c, o)
+		},
 		Plan: func(c *job.Config) (job.Plan, error) {
 			p, err := job.BuildPlan(c)
 			if err != nil {

@@ -84,7 +84,9 @@ type Config struct {
 	// Log is the log on standard error.
 	Log Log `yaml:"log"`
 
-	set       component.Set
+	set component.Set
+	// schema is that of the components, which decoded the job; nil: it was made in Go.
+	schema    *conf.Schema
 	places    *conf.Places
 	untrained bool // see [LoadOptions]
 	// predictsHeldOut: see [Config.PredictsHeldOut].

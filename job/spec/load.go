@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/monolith-go/monolith/internal/conf"
@@ -114,8 +116,12 @@ func nearestFile(path string) string {
 
 // Decode is [Load] for a job that is already in memory; name stands for the file in messages.
 func Decode(data []byte, name string, opts LoadOptions) (*Config, error) {
-	c := &Config{set: opts.Components, untrained: opts.Untrained}
-	s := schema(opts.Components)
+	return decode(schema(opts.Components), data, name, opts)
+}
+
+// decode is [Decode] by the schema of the components.
+func decode(s *conf.Schema, data []byte, name string, opts LoadOptions) (*Config, error) {
+	c := &Config{set: opts.Components, untrained: opts.Untrained, schema: s}
 	places, faults := s.Decode(data, name, opts.layers(), c)
 	if c.places = places; places != nil {
 		c.derive()
@@ -127,6 +133,77 @@ func Decode(data []byte, name string, opts LoadOptions) (*Config, error) {
 		return nil, &ConfigError{Faults: faults}
 	}
 	return c, nil
+}
+
+// With decodes the job again with further overrides, which win over those that it was loaded with. env is
+// as in [LoadOptions]. An override of the job that an other key of set excludes, such as one below
+// another model, is left out. Errors: as of [Decode]; a job made in Go has no text to decode.
+func (c *Config) With(env, set []string) (*Config, error) {
+	raw := c.Raw()
+	if raw.Text == nil {
+		return nil, fmt.Errorf("job: it was made in Go and has no file; load it from one: %w", pipeline.ErrConfig)
+	}
+	own := slices.DeleteFunc(slices.Clone(raw.Set), func(s string) bool {
+		return slices.ContainsFunc(set, func(other string) bool {
+			key, _, _ := strings.Cut(other, "=")
+			return strings.HasPrefix(s, key+".")
+		})
+	})
+	return decode(c.schema, raw.Text, raw.Name, LoadOptions{Set: append(own, set...), Env: env, Components: c.set, Untrained: c.untrained})
+}
+
+// Edited is the text of the job with its overrides and further keys written into it, for a file of its own.
+// Comments and layout stay. The text decodes, by env, to the job that [Config.With] makes of the same
+// keys, which is returned too. Errors: [conf.ErrEdit]; as of [Decode].
+func (c *Config) Edited(env, set []string) (text []byte, want *Config, err error) {
+	if want, err = c.With(env, set); err != nil {
+		return nil, nil, err
+	}
+	lists := map[string]bool{}
+	for _, k := range c.schema.Keys() {
+		lists[k.Path] = strings.HasPrefix(k.Type, "list")
+	}
+	var keys []conf.KeyText
+	for _, s := range want.Raw().Set {
+		path, value, _ := strings.Cut(s, "=")
+		path = strings.TrimSpace(path)
+		keys = append(keys, conf.KeyText{Path: path, Value: asWritten(value, lists[anyElement.ReplaceAllString(path, "[]")])})
+	}
+	text, err = conf.Edit(c.Raw().Text, keys)
+	if err != nil {
+		return nil, nil, fmt.Errorf("job: %w", err)
+	}
+	got, err := decode(c.schema, text, c.Raw().Name, LoadOptions{Env: env, Components: c.set, Untrained: c.untrained})
+	if err != nil {
+		return nil, nil, fmt.Errorf("job: with %s in its file: %w: %w", strings.Join(want.Raw().Set, " "), conf.ErrEdit, err)
+	}
+	a, b := want.Effective(), got.Effective()
+	for i := range a {
+		if i >= len(b) || a[i].Path != b[i].Path || a[i].Value != b[i].Value {
+			return nil, nil, fmt.Errorf("job: %s: %w; write it into the file yourself", a[i].Path, conf.ErrEdit)
+		}
+	}
+	return text, want, nil
+}
+
+// anyElement matches the number of an element in a key path.
+var anyElement = regexp.MustCompile(`\[\d+\]|\.\d+\b`)
+
+// plain matches words and numbers that need no quotes in a file, whatever is around them.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_./+][A-Za-z0-9_./+-]*$|^-?[0-9][0-9.eE+-]*$`)
+
+// asWritten is the value of an override as a file has it.
+func asWritten(value string, list bool) string {
+	trimmed := strings.TrimSpace(value)
+	switch {
+	case strings.HasPrefix(trimmed, "{"), strings.HasPrefix(trimmed, "["):
+		return trimmed
+	case !list && plain.MatchString(value):
+		return trimmed
+	case list:
+		return "[" + trimmed + "]"
+	}
+	return Quoted(value)
 }
 
 // Default is a job with every default and nothing else, for programs that fill in the rest.

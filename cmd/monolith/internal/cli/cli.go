@@ -44,6 +44,8 @@ type Ops struct {
 	Translate func(context.Context, *job.Config) (json.RawMessage, error)
 	// Eval evaluates a snapshot.
 	Eval func(context.Context, *job.Config, job.EvalOptions) (*job.EvalResult, error)
+	// Tune searches for settings of a job.
+	Tune func(context.Context, *job.Config, job.TuneOptions) (*job.Tuned, error)
 	// Predict writes predictions of a snapshot.
 	Predict func(context.Context, *job.Config, job.PredictOptions) (*job.Predicted, error)
 	// Plan checks a job's graph without I/O.

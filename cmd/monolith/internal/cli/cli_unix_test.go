@@ -202,6 +202,26 @@ func fakes() cli.Ops {
 			}
 			return r, fail()
 		},
+		Tune: func(_ context.Context, c *job.Config, o job.TuneOptions) (*job.Tuned, error) {
+			r := &job.Tuned{
+				Job: c.Name, Dir: o.Dir, Metric: "log_loss", Lower: true, Shown: []string{"log_loss", "auc"}, On: "eval.holdout", Rows: []int64{20000, o.Rows},
+				Best: 2, Gain: .0125, Noise: .001, Text: "version: 1\n# " + fmt.Sprint(o.Models, o.Metric, o.Seed, o.Restart, o.Time) + "\n", Trials: 7, Earlier: 3, Seconds: 61.5,
+				Candidates: []job.TunedCandidate{
+					{Number: 2, Changes: []job.TunedChange{{Key: "model.lr.bias_l2", Value: "0.1", Was: "0"}}, Rung: 2, Rows: 60000, Scores: job.Scores{"log_loss": .5, "auc": .75}, Seconds: 1.25},
+					{Rung: 2, Rows: 60000, Scores: job.Scores{"log_loss": .5125, "auc": math.NaN()}, Seconds: 2},
+					{Number: 1, Changes: []job.TunedChange{{Key: "train.batch", Value: "64", Was: "512"}}, Rung: 1, Rows: 20000, Lost: "no memory"}, {Number: 3},
+				},
+				Notes: []string{"a note"}, BadRows: map[string]int64{"bad label": 2}, TimedOut: o.Trials == 2,
+			}
+			if fake == "wait" {
+				if err := mark("started"); err != nil {
+					return nil, err
+				}
+				<-o.Drain
+				r.Drained = true
+			}
+			return r, fail()
+		},
 		Plan: func(*job.Config) (job.Plan, error) {
 			if err := fail(); err != nil {
 				return nil, err

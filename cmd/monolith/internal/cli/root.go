@@ -74,7 +74,7 @@ on from the newest snapshot in the job's dir, and every example counts exactly o
 			root.AddCommand(c)
 		}
 	}
-	add("job", a.trainCommand(out), a.backfillCommand(out), a.psCommand(out), a.poolCommand(out), a.evalCommand(out), a.predictCommand(out), a.checkCommand(out), a.planCommand(out))
+	add("job", a.trainCommand(out), a.backfillCommand(out), a.psCommand(out), a.poolCommand(out), a.evalCommand(out), a.predictCommand(out), a.tuneCommand(out), a.checkCommand(out), a.planCommand(out))
 	add("more", a.demoCommand(out), a.inspectCommand(out), a.exportModelCommand(out), a.serveCommand(out), a.snapshotCommand(out), a.modelCommand(out), a.initCommand(out), a.benchCommand(out), a.versionCommand(out))
 	root.SetHelpCommand(&cobra.Command{
 		Use: "help [command]", Short: "Help about any command", GroupID: "more",
