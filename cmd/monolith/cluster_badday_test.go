@@ -684,7 +684,7 @@ func TestFolderNotShared(t *testing.T) {
 	const why = "snapshots need a folder that all shards see under one name"
 	worker := start(t, t.TempDir(), "train", c.job)
 	zero.says("snapshot failed").says(why)
-	worker.end(0).wants(t, 3, "the last snapshot could not be taken", "shard 1 of 2 does not see the folder", why, "train again")
+	worker.end(0).wants(t, 3, "the last snapshot could not be taken", "shard 1 of 2 at "+c.addrs[1]+" does not see the folder", why, "train again")
 }
 
 // TestReplacedWorker starts a worker under the name of one that runs.
