@@ -53,7 +53,7 @@ func decode(t *testing.T, text string, opts job.LoadOptions) *job.Config {
 func TestDesignExample(t *testing.T) {
 	t.Parallel()
 	c := decode(t, movielens, job.LoadOptions{})
-	if got := c.Source.Name() + " " + c.Model.Name() + " " + c.Optimizer.Sparse.Name() + " " + c.Optimizer.Bias.Name(); got != "kafka deepfm adagrad ftrl" {
+	if got := c.Source.Name() + " " + c.Model.Name() + " " + c.Optimizer.Sparse.Name() + " " + c.Optimizer.Bias.Name(); got != "kafka deepfm adagrad auto" {
 		t.Errorf("choices are %q", got)
 	}
 	if c.Source.Bounded() || !c.Eval.Source.Bounded() {

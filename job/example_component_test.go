@@ -151,7 +151,7 @@ epochs: 20
 	// Output:
 	// 3 faults in the job:
 	//   --set model.linear.l3: model.linear.l3: unknown key; did you mean "l2"?
-	//   --set optimizer.dense: optimizer.dense: "slowly" is none of adam, adagrad, sgd, ftrl, adagradw, lazy_adagradw, rowwise_adagrad, group_adagrad, group_ftrl, momentum, rmsprop, adadelta, amsgrad, adamw, dense_adam, adamom, lamb, shampoo, slow; did you mean "slow"?
+	//   --set optimizer.dense: optimizer.dense: "slowly" is none of auto, adam, adagrad, sgd, ftrl, adagradw, lazy_adagradw, rowwise_adagrad, group_adagrad, group_ftrl, momentum, rmsprop, adadelta, amsgrad, adamw, dense_adam, adamom, lamb, shampoo, slow; did you mean "slow"?
 	//   --set source.semicolons.max_bytes: source.semicolons.max_bytes: is 0, must be at least 1
 	// 120 examples, AUC 1
 }

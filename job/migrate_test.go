@@ -222,7 +222,7 @@ parse:
   label: click
 model: {deepfm: {dim: 8, hidden: [8]}}
 tables: [{name: users, sparse: {adam: {lr: 0.01}}, bias: adam}]
-optimizer: {dense: {sgd: {lr: 0.05}}, sparse: adagrad, bias: ftrl}
+optimizer: {dense: {sgd: {lr: 0.05}}, sparse: adagrad, bias: ftrl, intercept: dense}
 ps: {shards: 2}
 `
 	next := []string{"source.synthetic.seed=4", "source_name=second"}

@@ -170,6 +170,13 @@ type Precise interface {
 	InPrecision(p param.Precision) (Model, error)
 }
 
+// Intercepted is a model that knows which of its parameters are the intercepts of its heads.
+type Intercepted interface {
+	Model
+	// WithIntercepts returns the model with [optim.Intercept] as the rule of those that are learnt by cross entropy or squares.
+	WithIntercepts() Model
+}
+
 // Ragged is a sparse feature of a batch in CSR form: row r holds Index[Offsets[r]:Offsets[r+1]], each an index into the
 // batch's distinct fids of the feature's table.
 type Ragged struct {

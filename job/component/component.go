@@ -406,7 +406,10 @@ type Optimizer struct {
 }
 
 // OptimizerConfig is the section of an update rule.
-type OptimizerConfig interface{ Rule() optim.Optimizer }
+type OptimizerConfig interface {
+	// Rule returns the rule with its settings; nil leaves the choice to the model.
+	Rule() optim.Optimizer
+}
 
 // DeadLetter is a place for bad records.
 type DeadLetter struct {

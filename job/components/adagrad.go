@@ -8,10 +8,10 @@ import (
 type Adagrad struct {
 	// LR is the learning rate.
 	LR float64 `yaml:"lr" above:"0"`
-	// InitialAccumulator is the sum of squares before the first gradient; larger means smaller first steps. Gradients are
-	// means over a batch, so that of a rare id falls with the batch: what suits grows as 1/batch², from 1e-6 at 4096 rows
-	// to 1e-4 at 256. Too small a value makes the first steps of a stale gradient large, too large a one keeps rare ids from
-	// learning.
+	// InitialAccumulator is the sum of squares before the first gradient; larger means smaller first steps. Gradients of rows
+	// are sums over a batch divided by train.reference_batch, 512 in a new job, and those of vectors near 0 are small: for
+	// models of products auto takes 3e-8. Too large a value keeps rare ids from learning, too small a one makes the first
+	// steps of a stale gradient large.
 	InitialAccumulator float64 `yaml:"initial_accumulator" above:"0"`
 	// WeightDecay adds WeightDecay·w to the gradient.
 	WeightDecay float64 `yaml:"weight_decay" min:"0"`

@@ -68,6 +68,7 @@ func All() component.Set {
 			{Name: "graph", Doc: "a model that was written down, from a file, or one that is composed of named blocks.", New: func() component.ModelConfig { return &Graph{} }},
 		},
 		Optimizers: []component.Optimizer{
+			{Name: "auto", Doc: "the rule that the model chooses: FTRL for linear weights and Adagrad for vectors, with rates by the number of sparse features; Adam for layers.", New: func() component.OptimizerConfig { return &Auto{} }},
 			{Name: "adam", Doc: "the rule of Kingma and Ba (2015).", New: func() component.OptimizerConfig { return &Adam{} }},
 			{Name: "adagrad", Doc: "the rule of Duchi, Hazan and Singer (2011).", New: func() component.OptimizerConfig { return &Adagrad{} }},
 			{Name: "sgd", Doc: "stochastic gradient descent.", New: func() component.OptimizerConfig { return &SGD{} }},

@@ -5,16 +5,17 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/monolith-go/monolith/job/spec"
 	"github.com/monolith-go/monolith/job/stored"
 )
 
-// refer finds what the gradients of rows are sums over a batch divided by: train.reference_batch, and without it the batch size that the job, or the
-// one whose parameters it began with, began with. That is kept with everything that snapshots have. set stores another one where the job has changed
+// refer finds what the gradients of rows are sums over a batch divided by: train.reference_batch, and without it what the job, or the
+// one whose parameters it began with, began with; a new job has [spec.ReferenceBatch]. That is kept with everything that snapshots have. set stores another one where the job has changed
 // it; nil: that is not for this worker to do.
 func (t *trainer) refer(ctx context.Context, set stored.SetState) error {
 	t.reference = t.cfg.Train.ReferenceBatch
 	if t.reference == 0 {
-		t.reference = t.cfg.Train.Batch
+		t.reference = spec.ReferenceBatch
 	}
 	b, err := t.shards.InitState(ctx, stored.ReferenceBatchKey, strconv.AppendInt(nil, int64(t.reference), 10))
 	if err != nil {
@@ -31,10 +32,6 @@ func (t *trainer) refer(ctx context.Context, set stored.SetState) error {
 		if err := set(ctx, stored.ReferenceBatchKey, strconv.AppendInt(nil, int64(t.reference), 10)); err != nil {
 			return fmt.Errorf("job: storing the reference batch size: %w", err)
 		}
-	}
-	if began != t.cfg.Train.Batch && t.cfg.Train.ReferenceBatch == 0 && !t.otherBatch {
-		t.otherBatch = true
-		t.notice("batches are of %d examples now; gradients of rows stay sums over a batch divided by %d, the batch size at the beginning, as their optimizer's state is of that scale (train.reference_batch)", t.cfg.Train.Batch, began)
 	}
 	return nil
 }

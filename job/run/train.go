@@ -116,9 +116,8 @@ type trainer struct {
 	doubted   []string // of the last evaluation
 	// former is what the state that belongs to a source was of the source before, by key, where this run was the leader that had it start over.
 	former map[string][]byte
-	// reference is what gradients of rows are sums over a batch divided by; otherBatch reports that the user was notified of it.
-	reference  int
-	otherBatch bool
+	// reference is what gradients of rows are sums over a batch divided by.
+	reference int
 	// otherKernels reports that the user was notified of them.
 	otherKernels bool
 	bad          *badRows

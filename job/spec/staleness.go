@@ -26,9 +26,22 @@ func FewBatches(stale int64) int64 {
 	return 50 * stale * stale
 }
 
-// InTurn reports whether the workers of this process begin one after the other, each once batches enough were trained on for so
+// leadExamples is how many examples one worker trains on alone before others begin. The first steps of a row are its
+// largest: Adagrad's and FTRL's shrink as their accumulators grow. Of several workers at once each takes those steps in
+// full, with weights that lack the others'. docs/quality.md has the measurements.
+const leadExamples = 65_536
+
+// InTurn reports whether the workers of this process begin one after the other, each once enough examples were trained on for so
 // many under way.
-func (c *Config) InTurn() bool { return c.Train.Workers > 2 && c.Runner == RunnerLocal }
+func (c *Config) InTurn() bool { return c.Train.Workers > 1 && c.Runner == RunnerLocal }
+
+// ExamplesBefore is how many examples the workers of this process train on before one more begins beside so many others.
+func (c *Config) ExamplesBefore(others int64) int64 {
+	if others < 1 {
+		return 0
+	}
+	return max(leadExamples, FewBatches(others)*int64(c.Train.Batch))
+}
 
 // StepThreads is how many threads the model of a worker uses in this process, and its rows in shards that are in it.
 func (c *Config) StepThreads() int {

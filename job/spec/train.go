@@ -11,7 +11,7 @@ type Train struct {
 	Batch int `yaml:"batch" default:"512" min:"1" max:"1048576"`
 	// ReferenceBatch is what gradients of rows (embedding vectors and linear weights of ids) are sums over a batch's examples divided by, so that what one example
 	// changes of its ids does not depend on how many others are in its batch: not where train.batch changes, nor where a stream lets incomplete
-	// batches go. Those of layers are means over each batch. 0: the batch size that the job, or that of restore.from, began with; snapshots have it.
+	// batches go. Those of layers are means over each batch. 0: 512, or what the job, or that of restore.from, began with; snapshots have it.
 	ReferenceBatch int `yaml:"reference_batch" default:"0" min:"0" max:"1048576"`
 	// Workers is how many batches are trained at once, each worker reading splits of its own. With more than one the
 	// order of updates depends on timing.
@@ -81,8 +81,9 @@ type Prefetch struct {
 type Schedule struct {
 	// Kind is how the factor continues from 1, after the warm-up: constant, polynomial (to end, over so many examples), exponential (times rate every so many) or cosine (to end).
 	Kind string `yaml:"kind" default:"constant" enum:"constant|polynomial|exponential|cosine"`
-	// WarmUp is how many examples the factor rises over to 1, linearly, before kind begins to count; 0: none. It helps where many workers or large batches
-	// make the first steps too large.
+	// WarmUp is how many examples the factor rises over to 1, linearly, before kind begins to count; 0: none. Use it for
+	// large rates of layers. Several workers and large batches do not need it: rows learn more slowly meanwhile, and one worker leads
+	// the others in any case.
 	WarmUp int64 `yaml:"warm_up" default:"0" min:"0"`
 	// WarmUpFrom is the factor that the warm-up begins with.
 	WarmUpFrom float64 `yaml:"warm_up_from" default:"0" min:"0" max:"1"`
@@ -138,14 +139,27 @@ type EarlyStop struct {
 	MinDelta float64 `yaml:"min_delta" default:"0.000001" min:"0"`
 }
 
+// ReferenceBatch is what gradients of rows are sums over a batch divided by where neither train.reference_batch nor a snapshot says
+// otherwise. The rates of rows are made for it.
+const ReferenceBatch = 512
+
+// InterceptNewton is the optimizer.intercept that gives intercepts a rule of their own.
+const InterceptNewton = "newton"
+
 // Optimizers are the update rules of the three kinds of parameters.
 type Optimizers struct {
 	// Dense is the rule of layers' weights.
 	Dense Optimizer `yaml:"dense" default:"adam"`
-	// Sparse is the rule of embedding vectors.
-	Sparse Optimizer `yaml:"sparse" default:"adagrad"`
-	// Bias is the rule of the linear weight of each id.
-	Bias Optimizer `yaml:"bias" default:"ftrl"`
+	// Sparse is the rule of embedding vectors. auto: adagrad, with a rate of 0.05, or less from 8 sparse features on in
+	// factorization machines and from 20 on in other models. `monolith plan` shows the rule.
+	Sparse Optimizer `yaml:"sparse" default:"auto"`
+	// Bias is the rule of the linear weight of each id. auto: ftrl, with a rate of 2 by the number of sparse features, 0.25 at
+	// most.
+	Bias Optimizer `yaml:"bias" default:"auto"`
+	// Intercept is the rule of the bias of a head that learns by cross entropy or squares. newton moves the mean
+	// prediction to the mean label within a few batches, also where positives are rare. l1, delay_compensation and schedules
+	// pass it over. dense: the rule of layers.
+	Intercept string `yaml:"intercept" default:"newton" enum:"newton|dense"`
 	// DelayCompensation makes up for what other workers changed of a row or of layers' weights while a gradient of them was computed. Tables may have their own of rows.
 	DelayCompensation Delays `yaml:"delay_compensation"`
 	// L1 adds l1·sign(w) to the gradient of each weight that a batch touches, beside the L2 of the model's section: weights that matter little are drawn towards 0. Weights that are exactly 0
@@ -202,7 +216,7 @@ type RowDelays struct {
 
 // L1 are the factors of sign(w).
 type L1 struct {
-	// Dense is that of layers' weights, biases and normalisation's included; 0: none.
+	// Dense is that of layers' weights, biases and normalisation's included, but not of intercepts under intercept: newton; 0: none.
 	Dense float64 `yaml:"dense" default:"0" min:"0"`
 	// Sparse is that of embedding vectors; 0: none.
 	Sparse float64 `yaml:"sparse" default:"0" min:"0"`

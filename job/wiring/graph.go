@@ -72,7 +72,7 @@ func TrainGraph(c *spec.Config, m model.Model, r Reading, open OpenClient, outs 
 		lookup, step.MaxStaleness = lookup.Ahead(), c.Train.MaxStaleness
 	}
 	if c.InTurn() {
-		lookup = lookup.InTurn(spec.FewBatches)
+		lookup = lookup.InTurn(c.ExamplesBefore)
 	}
 	looked := pipeline.Prefetch(pipeline.Via(examples, NodeLookup, lookup), "lookahead", depth.Lookup)
 	grads := pipeline.Via(looked, NodeStep, trainstep.NewStep(m, open.store, step))

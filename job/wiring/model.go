@@ -25,9 +25,12 @@ func Model(c *spec.Config) (model.Model, error) {
 	if section == nil {
 		return nil, fmt.Errorf("job: no model is chosen: %w", pipeline.ErrConfig)
 	}
+	rules := zoo.Config{
+		Name: c.Model.Name(), Features: features(c), BiasOptimizer: rule(&c.Optimizer.Bias), VecOptimizer: rule(&c.Optimizer.Sparse),
+	}.RowRules()
 	m, err := section.Build(component.ModelInputs{
-		Features: features(c), Heads: modelHeads(c), Unnamed: len(c.Heads) == 0, Tables: tables(c), Seed: c.Seed, Bias: rule(&c.Optimizer.Bias),
-		Sparse: optim.Stored(rule(&c.Optimizer.Sparse), storage(c.PS.Storage)), Dense: rule(&c.Optimizer.Dense),
+		Features: features(c), Heads: modelHeads(c), Unnamed: len(c.Heads) == 0, Tables: tables(c, rules), Seed: c.Seed, Bias: rules.Bias,
+		Sparse: optim.Stored(rules.Vec, storage(c.PS.Storage)), Dense: rule(&c.Optimizer.Dense),
 	})
 	if err != nil {
 		if errors.Is(err, pipeline.ErrUnavailable) {
@@ -42,11 +45,14 @@ func Model(c *spec.Config) (model.Model, error) {
 	if m, err = inPrecision(c, m); err != nil {
 		return nil, err
 	}
-	// Which ids have rows is the job's affair, whatever the model.
-	m.Layout().Retention = c.RetentionRules()
 	if own, ok := section.(component.OwnRules); !ok || !own.OwnRules() {
+		if i, ok := m.(model.Intercepted); ok && c.Optimizer.Intercept == spec.InterceptNewton {
+			m = i.WithIntercepts()
+		}
 		steps(c, m.Layout())
 	}
+	// Which ids have rows is the job's affair, whatever the model.
+	m.Layout().Retention = c.RetentionRules()
 	if late := m.Layout().Delayed(); len(late) > 0 && c.PS.Precision != "float32" {
 		return nil, fault.Config("ps.precision: %s would be taken for delays of %s; leave it out", c.PS.Precision, late[0])
 	}
@@ -103,7 +109,10 @@ func steps(c *spec.Config, l *param.Layout) {
 		}
 	}
 	for i := range l.Dense {
-		if _, statistic := l.Dense[i].Optimizer.(optim.EMA); !statistic {
+		// Statistics are observed, and an intercept has a rate of its own.
+		switch l.Dense[i].Optimizer.(type) {
+		case optim.EMA, optim.Intercept:
+		default:
 			l.Dense[i].L1, l.Dense[i].Delay, l.Dense[i].Schedule = float32(l1.Dense), float32(c.Optimizer.DelayCompensation.Dense), c.Optimizer.Schedules.Dense.Factor()
 		}
 	}
@@ -136,7 +145,7 @@ func limits(c *spec.Config, l *param.Layout) error {
 	return errors.Join(faults...)
 }
 
-// rule is the update rule with its settings; nil when none is chosen.
+// rule is the update rule with its settings; nil where the model chooses.
 func rule(o *spec.Optimizer) optim.Optimizer {
 	if o.Value() == nil {
 		return nil
@@ -154,7 +163,7 @@ func storage(name string) optim.ValueType {
 }
 
 // tables are what tables have of their own.
-func tables(c *spec.Config) []zoo.Table {
+func tables(c *spec.Config, rules zoo.RowRules) []zoo.Table {
 	var out []zoo.Table
 	for _, t := range c.Tables {
 		own := zoo.Table{Name: t.Name, EmbeddingL2: narrow(t.EmbeddingL2), BiasL2: narrow(t.BiasL2)}
@@ -165,17 +174,17 @@ func tables(c *spec.Config) []zoo.Table {
 			own.EmbeddingInit = t.EmbeddingInit.Init()
 		}
 		if t.Sparse != nil || t.Storage != nil {
-			r, format := &c.Optimizer.Sparse, c.PS.Storage
+			r, format := rules.Vec, c.PS.Storage
 			if t.Sparse != nil {
-				r = t.Sparse
+				r = cmp.Or(rule(t.Sparse), rules.Vec)
 			}
 			if t.Storage != nil {
 				format = *t.Storage
 			}
-			own.VecOptimizer = optim.Stored(rule(r), storage(format))
+			own.VecOptimizer = optim.Stored(r, storage(format))
 		}
 		if t.Bias != nil {
-			own.BiasOptimizer = rule(t.Bias)
+			own.BiasOptimizer = cmp.Or(rule(t.Bias), rules.Bias)
 		}
 		out = append(out, own)
 	}

@@ -34,8 +34,9 @@ type Graph struct {
 }
 
 var (
-	_ model.Model   = (*Graph)(nil)
-	_ model.Precise = (*Graph)(nil)
+	_ model.Model       = (*Graph)(nil)
+	_ model.Precise     = (*Graph)(nil)
+	_ model.Intercepted = (*Graph)(nil)
 )
 
 // Layout describes the parameters. The caller must not change it.

@@ -82,7 +82,7 @@ type kind struct {
 func kinds() []kind {
 	return []kind{
 		of[SGD](), of[Momentum](), of[Adagrad](), of[AdagradW](), of[LazyAdagradW](), of[RowAdagrad](), of[GroupAdagrad](), of[Adadelta](), of[RMSprop](),
-		of[Adam](), of[AdamW](), of[DenseAdam](), of[Adamom](), of[AMSGrad](), of[LAMB](), of[Shampoo](), of[FTRL](), of[GroupFTRL](), of[EMA](), of[BatchSoftmax](),
+		of[Adam](), of[AdamW](), of[DenseAdam](), of[Adamom](), of[AMSGrad](), of[LAMB](), of[Shampoo](), of[FTRL](), of[GroupFTRL](), of[EMA](), of[BatchSoftmax](), of[Intercept](),
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/monolith-go/monolith/internal/simd"
 	"github.com/monolith-go/monolith/model"
 	"github.com/monolith-go/monolith/model/graph"
+	"github.com/monolith-go/monolith/model/optim"
 	"github.com/monolith-go/monolith/model/zoo"
 )
 
@@ -102,6 +103,8 @@ func everyKind(name string, full bool) zoo.Config {
 	if full {
 		cfg.BatchNorm, cfg.Dropout, cfg.ClipNorm, cfg.Interactions = true, 0.2, 0.05, zoo.FieldInteractions
 	}
+	// The hashes are of these rules, whatever the usual ones are.
+	cfg.BiasOptimizer, cfg.VecOptimizer = optim.FTRL{}, optim.Adagrad{}
 	return small(cfg)
 }
 

@@ -162,9 +162,9 @@ type Config struct {
 	// EmbeddingL2 and BiasL2 are the L2 factors of the rows a batch touches (see [param.Segment]); DenseL2 is that of
 	// weight matrices and vectors of dense features. Default 0.
 	EmbeddingL2, BiasL2, DenseL2 float32
-	// BiasOptimizer updates the weights of single fids. Default [DefaultBiasOptimizer].
+	// BiasOptimizer updates the weights of single fids. Default: that of [Config.RowRules].
 	BiasOptimizer optim.Optimizer
-	// VecOptimizer updates embedding vectors. Default [DefaultVecOptimizer].
+	// VecOptimizer updates embedding vectors. Default: that of [Config.RowRules].
 	VecOptimizer optim.Optimizer
 	// DenseOptimizer updates everything else. Default [DefaultDenseOptimizer].
 	DenseOptimizer optim.Optimizer
@@ -238,17 +238,6 @@ func (c Config) Table(name string) Table {
 	return t
 }
 
-// DefaultBiasOptimizer is bytedance/monolith's rule for the bias slice (FeatureSlotConfig in
-// native_training/feature.py), with β 0 in place of 1, which would swallow the gradients of a loss that is a mean.
-func DefaultBiasOptimizer() optim.Optimizer {
-	return optim.FTRL{}.WithDefaults()
-}
-
-// DefaultVecOptimizer is bytedance/monolith's rule for the vec slice.
-func DefaultVecOptimizer() optim.Optimizer {
-	return optim.Adagrad{}.WithDefaults()
-}
-
 // DefaultDenseOptimizer is Adam.
 func DefaultDenseOptimizer() optim.Optimizer {
 	return optim.Adam{}.WithDefaults()
@@ -291,12 +280,8 @@ func (c Config) WithDefaults() Config {
 	}
 	c.Temperature = cmp.Or(c.Temperature, 0.1)
 	c.CellActivation = cmp.Or(c.CellActivation, graph.Tanh)
-	if c.BiasOptimizer == nil {
-		c.BiasOptimizer = DefaultBiasOptimizer()
-	}
-	if c.VecOptimizer == nil {
-		c.VecOptimizer = DefaultVecOptimizer()
-	}
+	rules := c.RowRules()
+	c.BiasOptimizer, c.VecOptimizer = rules.Bias, rules.Vec
 	if c.DenseOptimizer == nil {
 		c.DenseOptimizer = DefaultDenseOptimizer()
 	}

@@ -28,11 +28,14 @@ const IntervalSegment = "interval"
 type Model struct {
 	*graph.Graph
 	cfg Config
+	// intercepts reports that intercepts have a rule of their own.
+	intercepts bool
 }
 
 var (
-	_ model.Model   = (*Model)(nil)
-	_ model.Precise = (*Model)(nil)
+	_ model.Model       = (*Model)(nil)
+	_ model.Precise     = (*Model)(nil)
+	_ model.Intercepted = (*Model)(nil)
 )
 
 // New builds the model that the settings describe, or reports every fault at once.
@@ -63,10 +66,14 @@ const HeadName = "label"
 
 // String names the model with all settings it uses.
 func (m *Model) String() string {
-	if p := m.Precision(); p != param.Float32 {
-		return m.cfg.String() + " in " + p.String()
+	name := m.cfg.String()
+	if m.intercepts {
+		name += " with intercepts"
 	}
-	return m.cfg.String()
+	if p := m.Precision(); p != param.Float32 {
+		name += " in " + p.String()
+	}
+	return name
 }
 
 // InPrecision returns the model with products in another precision; see [graph.Graph.InPrecision].
@@ -75,7 +82,12 @@ func (m *Model) InPrecision(p param.Precision) (model.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Model{Graph: g.(*graph.Graph), cfg: m.cfg}, nil
+	return &Model{Graph: g.(*graph.Graph), cfg: m.cfg, intercepts: m.intercepts}, nil
+}
+
+// WithIntercepts returns the model with [optim.Intercept] as the rule of its heads' intercepts; see [graph.Graph.WithIntercepts].
+func (m *Model) WithIntercepts() model.Model {
+	return &Model{Graph: m.Graph.WithIntercepts().(*graph.Graph), cfg: m.cfg, intercepts: true}
 }
 
 // assembly is a model in the making: the inputs, and the parts that models share.

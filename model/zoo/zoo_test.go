@@ -117,7 +117,7 @@ func TestLayouts(t *testing.T) {
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	m := mustNew(t, zoo.Config{Name: zoo.DCNv2, Features: mixed()[:2]})
-	want := `dcnv2(seed=0,dim=16,init=uniform(-0.05,0.05),embedding_l2=0,vec=` + zoo.DefaultVecOptimizer().String() +
+	want := `dcnv2(seed=0,dim=16,init=uniform(-0.05,0.05),embedding_l2=0,vec=` + zoo.Config{}.RowRules().Vec.String() +
 		`,hidden=[128 64],batch_norm=false,dropout=0,cross_layers=3,dense_l2=0,dense=` + zoo.DefaultDenseOptimizer().String() +
 		`,clip_norm=0,features="user":sum "age":dense[2])`
 	if diff := cmp.Diff(want, m.String()); diff != "" {

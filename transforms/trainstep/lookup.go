@@ -37,7 +37,7 @@ func (l *Lookup) Ahead() *Lookup {
 }
 
 // InTurn returns the stage for workers that begin one after the other: with so many others of the process at work, one waits with its
-// first batch until all of them have begun wanted(others) batches, or begin none for five seconds, but never longer than thirty. It does not wait on a split
+// first batch until all of them together have begun batches of wanted(others) examples, or begin none for five seconds, but never longer than thirty. It does not wait on a split
 // that was trained on before. The stage must be that of all workers.
 func (l *Lookup) InTurn(wanted func(others int64) int64) *Lookup {
 	c := *l
@@ -122,7 +122,7 @@ type lookup struct {
 func (l *lookup) Process(ctx context.Context, in *pipeline.Batch, emit func(*Prepared) error) error {
 	if l.stage.turns != nil {
 		o := in.Origin()
-		if err := l.stage.turns.enter(ctx, l, o.Source, o.Split); err != nil {
+		if err := l.stage.turns.enter(ctx, l, o.Source, o.Split, in.NumRows()); err != nil {
 			in.Release()
 			return err
 		}

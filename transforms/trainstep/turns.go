@@ -11,14 +11,14 @@ import (
 
 // turns lets workers of one process begin one after the other. A gradient lacks the updates of the batches that others are at,
 // and while rules still make large steps (those of Adagrad and Adam shrink with their number) many workers push the same way at once and go too far:
-// four workers over 195 batches of MovieLens ended .0014 below one in the AUC of all examples. So one that finds two or more at work waits with
-// its first batch until all have trained as many as makes up for it.
+// four workers over 195 batches of MovieLens ended .0014 below one in the AUC of all examples. So one that finds others at work waits with
+// its first batch until they have trained on as many examples as makes up for it.
 type turns struct {
-	wanted func(others int64) (batches int64)
+	wanted func(others int64) (examples int64)
 
-	mu      sync.Mutex
-	working []*lookup // in the order of their first batches
-	batches int64     // of all
+	mu       sync.Mutex
+	working  []*lookup // in the order of their first batches
+	examples int64     // of all
 }
 
 const (
@@ -36,9 +36,9 @@ type resumed interface {
 	Idle(ctx context.Context) error
 }
 
-// enter counts a batch. Before a worker's first one it waits for its turn, unless the batch's split was trained on before. Errors: the
+// enter counts the examples of a batch. Before a worker's first one it waits for its turn, unless the batch's split was trained on before. Errors: the
 // context's, those of the store.
-func (t *turns) enter(ctx context.Context, l *lookup, source, split string) error {
+func (t *turns) enter(ctx context.Context, l *lookup, source, split string, examples int) error {
 	t.mu.Lock()
 	begins := !slices.Contains(t.working, l)
 	if begins {
@@ -54,7 +54,7 @@ func (t *turns) enter(ctx context.Context, l *lookup, source, split string) erro
 		}
 	}
 	t.mu.Lock()
-	t.batches++
+	t.examples += int64(examples)
 	t.mu.Unlock()
 	return nil
 }
@@ -65,13 +65,13 @@ func (t *turns) wait(ctx context.Context, l *lookup, store resumed) error {
 	var tick *time.Ticker
 	for {
 		t.mu.Lock()
-		batches, wanted := t.batches, t.wanted(int64(slices.Index(t.working, l)))
+		examples, wanted := t.examples, t.wanted(int64(slices.Index(t.working, l)))
 		t.mu.Unlock()
 		now := time.Now()
-		if batches != last {
-			last, since = batches, now
+		if examples != last {
+			last, since = examples, now
 		}
-		if batches >= wanted || now.Sub(since) >= turnsStall || now.Sub(begun) >= turnsLongest {
+		if examples >= wanted || now.Sub(since) >= turnsStall || now.Sub(begun) >= turnsLongest {
 			return nil
 		}
 		// Without queues pushes are made by this goroutine, which then has to pass on a snapshot's marker: the others wait for it.

@@ -30,7 +30,7 @@ func (s *turnStore) Idle(context.Context) error {
 	return nil
 }
 
-// inTurn makes workers of one stage, each on a store of its own, of which the third waits for 40 batches and the fourth for 90. The
+// inTurn makes workers of one stage, each on a store of its own, with batches of 4 examples, of which the third waits for 40 batches and the fourth for 90. The
 // function returned begins a batch on a worker and closes the channel when it was looked up.
 func inTurn(t *testing.T, mem memory.Allocator, stores ...*turnStore) (
 	workers []pipeline.Processor[*pipeline.Batch, *trainstep.Prepared], begin func(ctx context.Context, worker int) chan error,
@@ -45,7 +45,7 @@ func inTurn(t *testing.T, mem memory.Allocator, stores ...*turnStore) (
 		if others < 2 {
 			return 0
 		}
-		return 10 * others * others
+		return 4 * 10 * others * others
 	})
 	for _, s := range stores {
 		s.mapStore = newMapStore(m.Layout())
