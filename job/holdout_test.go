@@ -568,7 +568,7 @@ func TestHoldoutStaysWhenFilesGrow(t *testing.T) {
 		}
 		rest, held := numbersIn(t, filepath.Join(dir, "run-trained")), numbersIn(t, filepath.Join(dir, "run-evaluated"))
 		for n, times := range rest {
-			if times+int(held[n]) != 1 {
+			if times+held[n] != 1 {
 				t.Fatalf("%s: row %d was trained on %d times and evaluated %d times", kind, n, times, held[n])
 			}
 		}

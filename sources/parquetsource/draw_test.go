@@ -1,7 +1,6 @@
 package parquetsource_test
 
 import (
-	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -28,7 +27,7 @@ func draws(t *testing.T, opts parquetsource.Options, from pipeline.Position) (ou
 		t.Fatal(err)
 	}
 	for _, s := range splits {
-		r, err := src.Open(context.Background(), &pipeline.Env{Source: "test"}, s, from)
+		r, err := src.Open(t.Context(), &pipeline.Env{Source: "test"}, s, from)
 		if err != nil {
 			t.Fatal(err)
 		}
