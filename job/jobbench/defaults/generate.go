@@ -91,11 +91,11 @@ func dot(a, b []float64) (sum float64) {
 	return sum
 }
 
-// twoIDs is a law of users and items: a weight of each, and the product of latent vectors.
-func twoIDs(rng *rand.Rand, users, items int) law {
-	const rank, deviation = 4, .7 // products have a deviation of .98
+// twoIDs is a law of users and items: a weight of each, and the product of latent vectors, whose numbers have a
+// deviation.
+func twoIDs(rng *rand.Rand, users, items, rank int, deviation float64) law {
 	vectors := func(n int) (weights []float64, latent [][]float64) {
-		weights = normals(rng, n, .6)
+		weights = normals(rng, n, .5)
 		for range n {
 			latent = append(latent, normals(rng, rank, deviation))
 		}
@@ -116,7 +116,8 @@ func twoIDs(rng *rand.Rand, users, items int) law {
 func name(prefix string, id int) string { return prefix + strconv.Itoa(id) }
 
 // manyIDs is a law of columns of ids, of 3 to 2,000 different ones each. The sum of an example's weights has a
-// deviation of linear, that of the products of all pairs of its vectors one of products.
+// deviation of linear. The columns of the first third, of few ids, have vectors too: the sum of the products of all
+// pairs of them has a deviation of products.
 func manyIDs(rng *rand.Rand, columns int, linear, products float64) law {
 	const rank = 4
 	l := law{}
@@ -124,13 +125,17 @@ func manyIDs(rng *rand.Rand, columns int, linear, products float64) law {
 	weights := make([][]float64, columns)
 	vectors := make([][][]float64, columns)
 	each := linear / math.Sqrt(float64(columns))
-	// Of c columns there are c(c-1)/2 products, each of rank terms whose deviation is that of a factor squared.
-	factor := math.Sqrt(products / math.Sqrt(float64(rank*columns*(columns-1)/2)))
+	meeting := (columns + 2) / 3
+	// Of n columns there are n(n-1)/2 products, each of rank terms whose deviation is that of a factor squared.
+	factor := math.Sqrt(products / math.Sqrt(float64(max(rank*meeting*(meeting-1)/2, 1))))
 	for c := range columns {
 		n := int(math.Round(3 * math.Pow(2000./3, float64(c)/float64(max(columns-1, 1)))))
 		l.columns = append(l.columns, column{"c" + strconv.Itoa(c+1), idColumn})
 		draws[c], weights[c] = newIDs(n, 1), normals(rng, n, each)
 		for range n {
+			if c >= meeting {
+				factor = 0
+			}
 			vectors[c] = append(vectors[c], normals(rng, rank, factor))
 		}
 	}

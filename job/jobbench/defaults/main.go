@@ -4,18 +4,23 @@
 //	export MONOLITH_DATA=/path/to/data                        # or -data; generated sets need none
 //	go run ./job/jobbench/defaults -out /tmp/defaults.tsv     # everything; hours. A run that was killed continues
 //	go run ./job/jobbench/defaults -data-sets '^ids39$' -models '^(lr|fm|deepfm)$' -seeds 5
-//	go run ./job/jobbench/defaults -data-sets two-ids -models '^(lr|fm)$' -workers 1,2,4 -batches 512,4096 -seeds 5
+//	go run ./job/jobbench/defaults -data-sets '^two-ids$' -models '^(lr|fm)$' -workers 1,2,4 -batches 512,4096 -seeds 5
 //	go run ./job/jobbench/defaults -set optimizer.bias.ftrl.lr=0.1 -out /tmp/changed.tsv
 //
 // Each run is a cell: a set, a model, a seed, a batch size and a number of workers. The seed makes the job's initial
 // values and the set's rows: their truth where they are generated, their order and what is held out otherwise. A
 // finished cell is a line of -out, and is not run again. Name another file after a change of the code.
 //
+// xLearn and PyTorch, where they are installed, train on the same rows with their own defaults: models xlearn-lr and the
+// like. -with xlearn=FILE and -with torch=FILE name xlearn_train and a Python that has torch; a line says how to install
+// what is not there. init's job holds a tenth of its rows out, unless -all-rows; peers do not.
+//
 // The table has a block for each set. Scores are those of a validation file, after each pass; "kept" is the snapshot
 // that `monolith eval` takes. "first" and "last" are the first and the last 65,536 rows of the first pass, "life" all
 // of them, each predicted before it is learnt. The last column says what a model misses: "auc" if it is below that of
 // lr by more than .002 (.005 where the truth is linear), "loss" if its log loss is above that of lr by more than .005,
-// "constant" if it is worse than the base rate. Scores are means over seeds.
+// "constant" if it is worse than the base rate, and "peer" if init's AUC is below the best peer's by more than .003.
+// Scores are means over seeds.
 package main
 
 import (
@@ -43,6 +48,7 @@ type options struct {
 	seeds, passes    int
 	batches, workers []int
 	set              []string
+	with             map[string]string // programs of peers
 	allRows          bool
 	data, out, dir   string
 	share            float64
@@ -128,6 +134,15 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 		o.set = append(o.set, s)
 		return nil
 	})
+	o.with = map[string]string{}
+	f.Func("with", "`program=FILE` of a peer, xlearn or torch; may be given again", func(s string) error {
+		name, file, _ := strings.Cut(s, "=")
+		if _, ok := programs[name]; !ok || file == "" {
+			return errors.New("want xlearn=FILE or torch=FILE")
+		}
+		o.with[name] = file
+		return nil
+	})
 	f.BoolVar(&o.allRows, "all-rows", false, "train on all training rows: without what init's job holds out, and so without an early stop")
 	f.StringVar(&o.data, "data", os.Getenv("MONOLITH_DATA"), "`folder` that has datasets (default MONOLITH_DATA)")
 	f.Float64Var(&o.share, "share", 1, "share of the rows of generated sets, for a quick look")
@@ -163,7 +178,9 @@ type contender struct {
 	name string
 	// batches and workers report whether its result goes by them.
 	batches, workers bool
-	run              func(ctx context.Context, c cell, s dataSet, d *data, folder, dir string) (result, error)
+	// peer is its program, where it is one.
+	peer string
+	run  func(ctx context.Context, c cell, s dataSet, d *data, folder, dir string) (result, error)
 }
 
 // contenders are the constant, the best possible and lr, which every table has, and the models that are asked for.
@@ -183,6 +200,17 @@ func contenders(o options) []contender {
 			}})
 		}
 	}
+	for _, p := range peers {
+		if o.models.MatchString(p.name) {
+			all = append(all, contender{name: p.name, peer: p.program, batches: p.program == "torch", run: func(ctx context.Context, c cell, _ dataSet, d *data, _, dir string) (result, error) {
+				path, err := find(ctx, p.program, o.with)
+				if err != nil {
+					return result{}, err
+				}
+				return runPeer(ctx, path, p.program, p.kind, c, d, dir)
+			}})
+		}
+	}
 	return all
 }
 
@@ -196,7 +224,7 @@ func measure(ctx context.Context, o options, finished map[cell]result, write fun
 		}
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
-	all := contenders(o)
+	all := present(ctx, contenders(o), o, progress)
 	for _, s := range dataSets(filepath.Join(o.data, "datasets"), o.share) {
 		if !o.sets.MatchString(s.name) {
 			continue
@@ -243,6 +271,24 @@ func measure(ctx context.Context, o options, finished map[cell]result, write fun
 		}
 	}
 	return asked, nil
+}
+
+// present are the contenders but for peers that are not installed, of which it says how to install them.
+func present(ctx context.Context, all []contender, o options, progress io.Writer) []contender {
+	absent := map[string]error{}
+	return slices.DeleteFunc(all, func(c contender) bool {
+		if c.peer == "" {
+			return false
+		}
+		err, asked := absent[c.peer]
+		if !asked {
+			if _, err = find(ctx, c.peer, o.with); err != nil {
+				say(progress, "%s is left out: %v", c.peer, err)
+			}
+			absent[c.peer] = err
+		}
+		return err != nil
+	})
 }
 
 // cellsOf are the cells of a set and a seed, and how each is run.

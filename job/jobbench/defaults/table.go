@@ -15,6 +15,7 @@ const (
 	aucBelow       = .002
 	aucBelowLinear = .005 // where the truth is linear
 	lossAbove      = .005
+	peerAbove      = .003 // init's job and the best peer
 )
 
 // means are the means over seeds of what a model came to.
@@ -85,6 +86,16 @@ func misses(s, lr, constant score, linear bool) string {
 	return strings.Join(out, " ")
 }
 
+// isPeer reports whether a name is that of another program's model.
+func isPeer(model string) bool {
+	for _, p := range peers {
+		if p.name == model {
+			return true
+		}
+	}
+	return false
+}
+
 // table prints results: a block for each set and batch size, and one of several workers where there are some.
 func table(results map[cell]result, o options) string {
 	var b strings.Builder
@@ -118,7 +129,7 @@ func table(results map[cell]result, o options) string {
 // blockOf is the block of a set and a batch size, for one worker.
 func blockOf(s dataSet, cells []cell, of map[cell][]result, batch int, o options) string {
 	nothing := score{math.NaN(), math.NaN()}
-	lr, constant, seeds := nothing, nothing, 0
+	lr, constant, peer, seeds := nothing, nothing, 0., 0
 	for _, c := range cells {
 		switch m := meansOf(of[c]); {
 		case m.failed != "":
@@ -126,6 +137,8 @@ func blockOf(s dataSet, cells []cell, of map[cell][]result, batch int, o options
 			constant = m.kept
 		case c.model == "lr" && c.batch == batch && c.workers == o.workers[0]:
 			lr = m.kept
+		case isPeer(c.model) && (c.batch == 0 || c.batch == batch):
+			peer = max(peer, m.kept.auc)
 		}
 		seeds = max(seeds, len(of[c]))
 	}
@@ -162,8 +175,11 @@ func blockOf(s dataSet, cells []cell, of map[cell][]result, batch int, o options
 			row = append(row, figure(x))
 		}
 		missed := ""
-		if c.model != "constant" && c.model != "best" {
+		if c.model != "constant" && c.model != "best" && !isPeer(c.model) {
 			missed = misses(m.kept, lr, constant, s.linear)
+		}
+		if c.model == initModel && m.kept.auc < peer-peerAbove {
+			missed = strings.TrimSpace(missed + " peer")
 		}
 		rows = append(rows, append(row, missed))
 	}
