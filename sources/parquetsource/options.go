@@ -35,7 +35,7 @@ type Options struct {
 	Log *slog.Logger
 	// Columns are the wanted columns by their names in the files, with the types to read them as. A name is that of a
 	// top-level column or the path to a nested one, its parts joined by dots. A list of null ([IDs]) is read as a list of
-	// int64 or of binary, by what is stored, which must be the same in all files.
+	// int64, floats or binary, by what is stored, which must be the same in all files.
 	Columns *arrow.Schema
 	// BatchRows bounds the rows of a batch, default 4096. More cost memory and time until the first row, fewer cost
 	// speed.

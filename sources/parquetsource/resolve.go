@@ -85,15 +85,21 @@ func nesting(dt arrow.DataType) (n int) {
 // wanted names a type in messages.
 func wanted(dt arrow.DataType) string {
 	if isIDs(dt) {
-		return "integers or text"
+		return "integers, floats or text"
 	}
 	return dt.String()
 }
 
-// idsOf is the type of the elements of [IDs] for a leaf: text as it is, anything else as integers.
+// idsOf is the type of the elements of [IDs] for a leaf: text and floats as they are, anything else as integers. Whole
+// floats are ids, as pandas writes integers with gaps; parsing refuses others row by row.
 func idsOf(leaf *pqfile.Node) arrow.DataType {
-	if converts(leaf, arrow.BinaryTypes.Binary) {
+	switch {
+	case converts(leaf, arrow.BinaryTypes.Binary):
 		return arrow.BinaryTypes.Binary
+	case leaf.Physical == pqfile.Double:
+		return arrow.PrimitiveTypes.Float64
+	case leaf.Physical == pqfile.Float:
+		return arrow.PrimitiveTypes.Float32
 	}
 	return arrow.PrimitiveTypes.Int64
 }

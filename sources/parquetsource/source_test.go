@@ -303,7 +303,7 @@ func TestIDs(t *testing.T) {
 	dir := t.TempDir()
 	rows := random(rand.New(rand.NewPCG(5, 6)), 200)
 	path := write(t, dir, "f.parquet", encode(t, rows, 70))
-	names := []string{"plain", "opt", "int32", "bool", "text", "opt_dict", "words", "list"}
+	names := []string{"plain", "opt", "int32", "bool", "text", "opt_dict", "words", "list", "float", "double"}
 	read := func(typ ...arrow.DataType) [][]string {
 		var fields []arrow.Field
 		for i, name := range names {
@@ -316,7 +316,8 @@ func TestIDs(t *testing.T) {
 		return got
 	}
 	numbers, text := arrow.ListOf(arrow.PrimitiveTypes.Int64), arrow.ListOf(arrow.BinaryTypes.Binary)
-	if diff := cmp.Diff(read(numbers, numbers, numbers, numbers, text, text, text, numbers), read(parquetsource.IDs())); diff != "" {
+	float, double := arrow.ListOf(arrow.PrimitiveTypes.Float32), arrow.ListOf(arrow.PrimitiveTypes.Float64)
+	if diff := cmp.Diff(read(numbers, numbers, numbers, numbers, text, text, text, numbers, float, double), read(parquetsource.IDs())); diff != "" {
 		t.Errorf("rows (-typed +ids):\n%s", diff)
 	}
 	type other struct {
@@ -327,7 +328,7 @@ func TestIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for column, want := range map[string]string{
-		"plain": `column "plain" is list<element: int64, nullable> in ` + path + ` and list<element: binary, nullable> in `, "float": `column "float" is FLOAT, which cannot be read as integers or text`,
+		"plain": `column "plain" is list<element: int64, nullable> in ` + path + ` and list<element: binary, nullable> in `, "nested": `column "nested" is a group of ["inner" "ids"], which cannot be read as integers, floats or text`,
 	} {
 		_, err := readAll(t, parquetsource.Options{Files: []string{dir + "/*"}, Columns: arrow.NewSchema([]arrow.Field{{Name: column, Type: parquetsource.IDs()}}, nil)}, &pipeline.Env{})
 		if !errors.Is(err, pipeline.ErrConfig) || !strings.Contains(strings.ReplaceAll(err.Error(), "item", "element"), want) {
