@@ -80,8 +80,18 @@ func anyColumns(rng *rand.Rand) []anyColumn {
 		func(i int) any { return "é" + strconv.Itoa(i%4) },
 		func(i int) any { return strconv.Itoa(i%4) + " " },
 		func(i int) any { return strings.Repeat("9", 19+i%3) },
+		func(i int) any { return math.Floor(math.Exp(float64(i*37%41) / 5)) },     // counts with a long tail
+		func(i int) any { return int64(math.Exp(float64(i*37%41)/4)) - 2 },        // some of them below 0
+		sometimes(.4, constant(nil), func(i int) any { return float64(2 + i%4) }), // 3.0, with gaps
+		func(i int) any { return float64(i*31%97)/100 + .5 },                      // weights
+		func(i int) any { return int64(i * 31 % 7 / 4) },                          // a copy of the label
+		func(i int) any { return float64(i*31%7) + .5 },                           // what it was made of
+		func(i int) any { return []any{nil, "bought"}[i*31%7/4] },                 // known afterwards
+		func(i int) any { return "id" + strconv.Itoa(i*i+7*i) },                   // another in every record
+		func(i int) any { return 1e-7 * float64(i%13) },                           // hardly different
+		func(i int) any { return int64(i * 7919) },                                // a large number of its own
 	}
-	names := []string{"price", "item_id", "age", "2024", "a b", "x:y", `q"q`, "year", "tags", "__own__", "ts", "é", "on", "c1", "weight", "item", "user_missing", "#", "- a", "label2"}
+	names := []string{"price", "item_id", "age", "2024", "a b", "x:y", `q"q`, "year", "tags", "__own__", "ts", "é", "on", "c1", "weight", "item", "user_missing", "price_missing", "sample_weight", "day", "#", "- a", "label2"}
 	rng.Shuffle(len(names), func(i, k int) { names[i], names[k] = names[k], names[i] })
 	out := []anyColumn{{"user", integer}, {"click", func(i int) any { return int64(i * 31 % 7 / 4) }}}
 	for i := range 1 + rng.IntN(6) {

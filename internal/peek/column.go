@@ -56,6 +56,7 @@ type Column struct {
 	widths     map[int]int64 // records by how many values they have
 	padding    Padding
 	pieces     map[byte]*pieces // of texts, by the separator that cuts them
+	cells      []cell           // of the records, see [Columns.Add]
 }
 
 // kinds counts the records of a column by what they hold. A record with values of several kinds is mixed.
@@ -85,11 +86,23 @@ type Columns struct {
 	Records int64
 
 	byName map[string]*Column
+	fields int64 // of all records
+	kept   int64 // the records whose values are in cells: the first ones, until there are [maxCells]
 }
+
+// Enough reports whether more records would say little more for their time: there are many, and they are wide.
+func (c *Columns) Enough() bool { return c.Records >= 1000 && c.fields >= maxFields }
+
+// maxFields is how many fields are looked at within seconds.
+const maxFields = 2 << 20
 
 // Add takes the fields of one record.
 func (c *Columns) Add(fields []Field) {
 	c.Records++
+	c.fields += int64(len(fields))
+	if c.kept == c.Records-1 && c.fields <= maxCells {
+		c.kept = c.Records
+	}
 	if c.byName == nil {
 		c.byName = map[string]*Column{}
 	}
@@ -117,8 +130,12 @@ func (c *Columns) Add(fields []Field) {
 		if col.Type == "" || col.Type == "null" || col.Type == "none" {
 			col.Type = f.Type
 		}
-		if col.add(f.Value) {
+		holds, v := col.add(f.Value)
+		if holds {
 			col.mark(c.Records - 1)
+		}
+		if c.kept == c.Records && int64(len(col.cells)) < c.Records { // of a name that comes twice, the first
+			col.keep(c.Records-1, v)
 		}
 	}
 }
@@ -143,8 +160,8 @@ func (c *Column) numHolding(other *Column) (n, alone int) {
 	return n, alone
 }
 
-// add takes the values of one record and reports whether there is one that is not 0.
-func (c *Column) add(v any) (holds bool) {
+// add takes the values of one record. It reports whether there is one that is not 0, and the value where it is one.
+func (c *Column) add(v any) (holds bool, one cell) {
 	list, ok := v.([]any)
 	if !ok {
 		list = []any{v}
@@ -153,7 +170,7 @@ func (c *Column) add(v any) (holds bool) {
 		list = slices.DeleteFunc(slices.Clone(list), isNone)
 	}
 	if len(list) == 0 {
-		return false
+		return false, missing
 	}
 	c.Rows++
 	if c.Rows == 1 {
@@ -170,8 +187,9 @@ func (c *Column) add(v any) (holds bool) {
 	c.rows.add(&r)
 	if len(list) > 1 {
 		c.padding.Add(len(list), func(i int) string { return Show(list[i]) })
+		return holds, textBits // that there is a list
 	}
-	return holds
+	return holds, r.cell
 }
 
 // isNone reports whether a value is none: null or an empty text, which features leave out.
@@ -181,6 +199,8 @@ func isNone(v any) bool { return v == nil || v == "" }
 type rowKinds struct {
 	ints, wholes, floats, texts, others bool
 	outside, beyond, odd, infinite      bool
+
+	cell cell // of the last value
 }
 
 // add counts a record.
@@ -293,6 +313,7 @@ func (c *Column) value(x any, r *rowKinds) (holds bool) {
 	if whole && isOutside(num) {
 		r.outside = true
 	}
+	r.cell = cellOf(x, bare, isNum, num)
 	c.stamps.add(bare, dated, whole, exact)
 	if isNum && !math.IsNaN(num) && !math.IsInf(num, 0) {
 		c.Numbers++
@@ -327,6 +348,39 @@ func (c *Column) value(x any, r *rowKinds) (holds bool) {
 		}
 	}
 	return text != "" && (!isNum || num != 0)
+}
+
+// cellOf is the cell of a value, which is num where isNum, and text that was trimmed or empty. Whole numbers that a float
+// would round stay apart.
+func cellOf(x any, text string, isNum bool, num float64) cell {
+	const exact = 1 << 53
+	switch x := x.(type) {
+	case int64:
+		if x > exact || x < -exact {
+			return wholeCell(uint64(x))
+		}
+	case uint64:
+		if x > exact {
+			return wholeCell(x)
+		}
+	case string:
+		if is, ok := decimal.Truth(text); ok {
+			if is {
+				return numberCell(1)
+			}
+			return numberCell(0)
+		}
+		if !isNum || math.Abs(num) > exact {
+			return textCell(text)
+		}
+	}
+	switch {
+	case !isNum:
+		return missing
+	case math.IsNaN(num) || math.IsInf(num, 0):
+		return textCell(text)
+	}
+	return numberCell(num)
 }
 
 // isOutside reports whether a whole number is no id as it is.

@@ -23,6 +23,8 @@ type Proposal struct {
 	Time, Latest string
 	// Sparse and Dense count the features.
 	Sparse, Dense int
+	// Weight is the column of the examples' weights; empty: there is none.
+	Weight string
 	// YAML is the section, with comments. It ends with a line end.
 	YAML string
 }
@@ -37,6 +39,8 @@ type ProposeOptions struct {
 	Names  []string
 	// Label names the label's column; empty: it is guessed.
 	Label string
+	// All reports that the records are all that there are.
+	All bool
 }
 
 // Propose writes a parse section for columns. What it guesses it says in comments: it has seen a few records, and what a number means nobody
@@ -74,18 +78,30 @@ func Propose(c *Columns, o ProposeOptions) Proposal {
 	slot := 0
 	var others []*Column // more labels
 	choices := c.choose(label, o)
+	weight := c.weight(label, o)
 	for _, col := range c.List {
 		if label != nil && col == label {
 			continue
 		}
 		if why := col.isLabelToo(label, c.Records); why != "" {
-			line("    # - %s: left out, %s", quote(col.Name), why)
-			others = append(others, col)
+			line("    # - %s: left out, LEAK? %s", quote(col.Name), why)
+			if !col.isTime() && !timeName.MatchString(strings.TrimSpace(col.Name)) {
+				others = append(others, col)
+			}
+			continue
+		}
+		if col == weight {
 			continue
 		}
 		f := choices[col](slot + 1)
 		if f.text == "" {
 			line("    # - %s: left out, %s", quote(col.Name), f.why)
+			if f.back != "" { // it keeps its slot
+				line("    # - %s", f.back)
+				if !f.dense {
+					slot++
+				}
+			}
 			continue
 		}
 		if f.dense {
@@ -114,6 +130,11 @@ func Propose(c *Columns, o ProposeOptions) Proposal {
 			line("  label: %s   # %s: choose what counts as positive", labelText(label, p.Positive), label.values())
 		}
 	}
+	if weight != nil {
+		p.Weight = weight.Name
+		line("  weight: {name: %s}   # positive, %s to %s, mean %s: how much an example counts; take this line out if it is a quantity, and make it a feature",
+			quote(weight.Name), number(weight.Min), number(weight.Max), number(weight.Mean))
+	}
 	if len(others) > 0 {
 		line("# To learn more than one thing, put heads in the place of the label, and a model that has any number of them:")
 		line("# heads:")
@@ -129,18 +150,31 @@ func Propose(c *Columns, o ProposeOptions) Proposal {
 }
 
 // choose makes features of all columns but the label's. Of those that cost records, the dearest are left out until
-// those that remain cost less than a third of the records together.
+// those that remain cost less than a third of the records together. What teaches nothing, or too much, is a feature only
+// where there is no other.
 func (c *Columns) choose(label *Column, o ProposeOptions) map[*Column]func(slot int) proposed {
 	out := map[*Column]func(slot int) proposed{}
 	names := map[string]int{}
 	for _, n := range o.Names {
 		names[n]++
 	}
+	leaks := c.leaks(label)
 	var costly []*Column
 	cost, some, always := int64(0), false, false
-	put := func(constants bool) {
+	put := func(last bool) {
 		for _, col := range c.List {
-			make := func(slot int) proposed { return col.feature(o.Format, slot, c.Records, constants) }
+			make := func(slot int) proposed {
+				f := col.feature(seen{o, slot, c, last})
+				if k := leaks[col]; k != nil && f.text != "" {
+					why := k.text(label, c.kept)
+					if last {
+						f.why = why + ": all that is left"
+					} else {
+						f = proposed{why: why + ". If it is known before the label, bring it back:", back: f.text, dense: f.dense, always: true}
+					}
+				}
+				return f
+			}
 			if names[col.Name] > 1 {
 				make = func(int) proposed { return proposed{why: "the header names it more than once"} }
 			}
@@ -171,6 +205,56 @@ func (c *Columns) choose(label *Column, o ProposeOptions) map[*Column]func(slot 
 		}
 	}
 	return out
+}
+
+// weightName matches what the weights of examples are called for sure, and weight, which may be an item's.
+var weightName = regexp.MustCompile(`(?i)^((sample|example|instance|row|importance|case|loss)_?weights?|weights?)$`)
+
+// mostWeight is the most that a weight may be of the mean: a few examples with more would decide every step.
+const mostWeight = 100
+
+// weight is the column of the examples' weights: positive numbers in all records, and where it is called weight only, of
+// about 1 in the mean. nil: there is none.
+func (c *Columns) weight(label *Column, o ProposeOptions) *Column {
+	for _, col := range c.List {
+		if col != label && weightName.MatchString(strings.TrimSpace(col.Name)) && col.isWeight(c.Records, o) == "" {
+			return col
+		}
+	}
+	return nil
+}
+
+// isWeight says why a column is none of weights, or "".
+func (c *Column) isWeight(records int64, o ProposeOptions) string {
+	few := false
+	for _, n := range []string{"weight", "weights"} {
+		few = few || strings.EqualFold(strings.TrimSpace(c.Name), n)
+	}
+	twice := 0
+	for _, n := range o.Names {
+		if n == c.Name {
+			twice++
+		}
+	}
+	whole := c.Integers+c.Wholes == c.Numbers
+	switch {
+	case c.Rows < records || c.Numbers != c.Values || c.rows.odd+c.rows.mixed+c.rows.infinite > 0 || c.MaxValues != 1 || twice > 1 || !utf8.ValidString(c.Name) ||
+		strings.HasPrefix(c.Type, "list<") || len(c.types) > 1 || strings.HasPrefix(c.Name, "__"):
+		return "not a number in every record"
+	case c.Min < 0:
+		return fmt.Sprintf("it goes below 0, to %s", number(c.Min))
+	case c.Min == c.Max:
+		return "it is always the same"
+	case whole && c.Distinct > 100 && c.Max > 1000, whole && !c.again && records >= manyRecords:
+		return fmt.Sprintf("whole numbers up to %s look like ids", number(c.Max))
+	case c.Max > mostWeight*c.Mean:
+		return fmt.Sprintf("it goes to %s, and its mean is %s", number(c.Max), number(c.Mean))
+	case few && (c.Mean < .5 || c.Mean > 2):
+		return fmt.Sprintf("its mean is %s, and weights of examples average to about 1", number(c.Mean))
+	case records < manyRecords:
+		return fmt.Sprintf("%d records are too few to say", records)
+	}
+	return ""
 }
 
 // isLabelToo says why a column looks like a label beside the one that is predicted, or "": it is a number and named like one, such as
@@ -370,15 +454,23 @@ var recordName = regexp.MustCompile(`(?i)^(row|record|request|req|event|impressi
 // manyRecords is how many records say by chance no longer that a value does not come again.
 const manyRecords = 50
 
-// once says why a column of which no value comes again is no feature, or what to ask of it; what is left out is to be sure: ids of many users differ in a few records too.
-func (c *Column) once(records int64) (leaveOut bool, why string) {
+// once says why a column of which no value comes again is no feature, or what to ask of it. What is left out is to be
+// sure: ids of many users differ in a few records too, so that of their names all records must have been seen.
+func (c *Column) once(records int64, all bool) (leaveOut bool, why string) {
+	called := strings.TrimSpace(c.Name)
 	switch {
 	case records < manyRecords || c.Rows < records || c.Values != c.Rows || c.again:
 		return false, ""
 	case c.Integers == c.Values && c.Max-c.Min+1 == float64(c.Rows):
 		return true, "it numbers the records"
-	case recordName.MatchString(strings.TrimSpace(c.Name)):
+	case recordName.MatchString(called):
 		return true, "it is another in every record, of which nothing can be learnt for others"
+	case c.comesAgain(): // [Column.again] knows the first values only
+		return false, ""
+	case all:
+		return true, fmt.Sprintf("it is another in each of all %d records: an id that comes once teaches nothing", records)
+	case records >= 1000 && !idName.MatchString(called):
+		return true, fmt.Sprintf("it is another in each of %d records: an id that comes once teaches nothing", records)
 	}
 	return false, "another in every record that was looked at: leave it out if it numbers them"
 }
@@ -394,6 +486,9 @@ func (c *Column) isTime() bool {
 	return within(1) || within(1e3) || within(1e6) && c.thousands == c.Values
 }
 
+// short writes a number with three digits.
+func short(x float64) string { return strconv.FormatFloat(x, 'g', 3, 64) }
+
 // maxQuantity is the most that a number of a dense feature may be before it is scaled.
 const maxQuantity = 1e15
 
@@ -404,8 +499,11 @@ type proposed struct {
 	// why is a comment: what is guessed, or why the column is left out.
 	why   string
 	dense bool
-	// always reports that the column is left out because all records have the same value.
+	// always reports that the column is left out because of what it teaches: all records have the same value, or each
+	// another, or it tells the label. It is better than nothing.
 	always bool
+	// back, of a column that is left out, is the text that brings it back.
+	back string
 	// bad is how many of the records are bad rows with this feature.
 	bad int64
 }
@@ -418,8 +516,18 @@ func tooMany(bad, records int64) bool {
 	return 10*bad > records
 }
 
-// feature makes a feature of a column, or says why there is none. constants takes those that are always the same too.
-func (c *Column) feature(format string, slot int, records int64, constants bool) proposed {
+// seen is what a column is looked at with.
+type seen struct {
+	ProposeOptions
+	slot    int
+	columns *Columns
+	// last takes columns too that teach little: there are no others.
+	last bool
+}
+
+// feature makes a feature of a column, or says why there is none.
+func (c *Column) feature(o seen) proposed {
+	format, slot, records := o.Format, o.slot, o.columns.Records
 	name := quote(c.Name)
 	if len(c.Name) >= 4 && strings.HasPrefix(c.Name, "__") && strings.HasSuffix(c.Name, "__") {
 		name = quote(cmp.Or(strings.Trim(c.Name, "_"), "column")) + ", column: " + quote(c.Name)
@@ -433,7 +541,8 @@ func (c *Column) feature(format string, slot int, records int64, constants bool)
 	}
 	leaveOut := func(format string, args ...any) proposed { return proposed{why: fmt.Sprintf(format, args...)} }
 	called := strings.TrimSpace(c.Name)
-	dropped, once := c.once(records)
+	dropped, once := c.once(records, o.All)
+	sp := c.spread()
 	inLines := format == CSV || format == TSV
 	switch {
 	case !utf8.ValidString(c.Name):
@@ -446,20 +555,23 @@ func (c *Column) feature(format string, slot int, records int64, constants bool)
 		return leaveOut("%d of %d records hold numbers and text in one list, or numbers that do not fit 64 bits", c.rows.mixed, records)
 	case c.wrapsJSON():
 		return leaveOut("its text is JSON: write the columns that it holds into the record itself")
-	case c.Distinct == 1 && c.Rows == records && records > 1 && !constants:
+	case c.Distinct == 1 && c.Rows == records && records > 1 && !o.last:
 		return proposed{why: "it is always " + clip(Show(c.Examples[0])), always: true}
 	case c.Type == "date", c.Type == "time", c.Type == "timestamp":
 		return leaveOut("it is a %s, which is stored as a number", c.Type)
-	case timeName.MatchString(called), c.times == c.Values:
+	case timeName.MatchString(called) && !c.isDay(), c.times == c.Values:
 		return leaveOut("it looks like a time")
 	case !idName.MatchString(called) && c.isTime():
 		return leaveOut("it looks like a time, counted since 1970")
-	case dropped:
+	case dropped && (recordName.MatchString(called) || c.Integers == c.Values && c.Max-c.Min+1 == float64(c.Rows)):
 		return leaveOut("%s", once)
 	case c.commas == c.Values:
 		return leaveOut(`its numbers have a comma for a point, which nothing reads: write a point (a list of ids would have split: ",")`)
 	}
 	sparse := func(bad int64, more string, why ...string) proposed {
+		if dropped && !o.last {
+			return proposed{why: once, always: true}
+		}
 		if c.MaxValues > 1 && !strings.Contains(more, "combiner") {
 			more += ", combiner: mean"
 		}
@@ -497,8 +609,9 @@ func (c *Column) feature(format string, slot int, records int64, constants bool)
 		}
 		return sparse(bad, c.padding.ignore(), note, mixed, c.padding.note())
 	}
-	isID := LooksLikeID(c.Name)
-	whole := c.Integers+c.Wholes == c.Numbers && (c.Wholes == 0 || isID)
+	isID := LooksLikeID(c.Name) || c.areFloatIDs(records)
+	isCount := !idName.MatchString(called) && c.isCount(&sp)
+	whole := c.Integers+c.Wholes == c.Numbers && (c.Wholes == 0 || isID) && !isCount
 	note := ""
 	if whole && c.Wholes > 0 {
 		note = "written as " + c.wholeExample() + ", which is the id without .0"
@@ -507,7 +620,7 @@ func (c *Column) feature(format string, slot int, records int64, constants bool)
 	switch {
 	case whole && !tooMany(bad, records) && c.Type == "uint64" && c.Min < 0:
 		return sparse(bad, ", hash: hash", "of numbers without a sign, those from 2^63 on are read as negative ones: ids that stay apart")
-	case whole && !tooMany(bad, records) && (c.Min >= -1 || isID) && !denseName.MatchString(called) && (idName.MatchString(called) || c.Max > 1 || c.MaxValues > 1):
+	case whole && !tooMany(bad, records) && (c.Min >= -1 || isID) && !weightName.MatchString(called) && !denseName.MatchString(called) && (idName.MatchString(called) || c.Max > 1 || c.MaxValues > 1):
 		pad, more := c.padding.note(), c.padding.ignore()
 		if c.rows.beyond > 0 {
 			return sparse(bad, more+", type: string", note, "numbers that do not fit 64 bits are no ids as they are", pad)
@@ -542,21 +655,63 @@ func (c *Column) feature(format string, slot int, records int64, constants bool)
 	if dim > 1 {
 		more = fmt.Sprintf(", dim: %d", dim)
 	}
-	// Numbers far from the size of 1 drown the other features; where most are small and few are large, it is their size
-	// that shows it.
-	if most := max(-c.Min, c.Max); most > 1000 && most > 20*math.Abs(c.Mean) {
-		more += ", log: true, standardise: running"
-	} else if most > 10 {
-		more += ", standardise: running"
+	scale, scaled := c.scale(&sp)
+	if more += scale; isCount && c.Integers+c.Wholes == c.Numbers {
+		scaled += "; a quantity, or an id (then slot)?"
+	}
+	gaps := ""
+	if 100*c.Rows < 99*records && o.columns.byName[c.Name+"_missing"] == nil && !strings.HasPrefix(c.Name, "__") {
+		more += ", missing: indicator"
+		gaps = Share(records-c.Rows, records) + " have none, which becomes an input of its own"
+	}
+	if weightName.MatchString(called) {
+		gaps = "no weight of examples: " + c.isWeight(records, o.ProposeOptions)
 	}
 	other := "other values"
 	if c.word != "" {
 		other = "text such as " + clip(Show(c.word))
 	}
+	few = ""
 	return proposed{
 		text: fmt.Sprintf("{name: %s, kind: dense%s}", name, more), dense: true, bad: bad,
-		why: and(c.badNote(bad, records, other), fmt.Sprintf("%s to %s, mean %s", number(c.Min), number(c.Max), number(c.Mean))),
+		why: and(c.badNote(bad, records, other), fmt.Sprintf("%s to %s, mean %s", number(c.Min), number(c.Max), number(c.Mean)), scaled, gaps),
 	}
+}
+
+// scale is the keys that bring numbers to about 1, and why. Numbers of other sizes drown the features beside them, or are
+// drowned.
+func (c *Column) scale(s *spread) (keys, why string) {
+	const small = .1 // the deviation below which numbers hardly differ
+	most := max(-c.Min, c.Max)
+	switch {
+	case c.Min == c.Max: // only gaps distinguish records
+		return "", ""
+	case s.longTail():
+		return ", log: true, standardise: running", fmt.Sprintf("half are below %s and a hundredth above %s, so their logarithm, standardised", short(s.median), short(s.high))
+	case s.n < fewNumbers && most > 1000 && most > 20*math.Abs(c.Mean): // of few, or of vectors
+		return ", log: true, standardise: running", "most are small, so their logarithm, standardised"
+	case most > 1:
+		return ", standardise: running", "beyond ±1, so standardised"
+	case s.n >= fewNumbers && s.std < small:
+		return ", standardise: running", fmt.Sprintf("they differ by %s only, so standardised", short(s.std))
+	}
+	return "", "within ±1 as they are"
+}
+
+// isDay reports whether the numbers of a column that is named like a time are those of days or months.
+func (c *Column) isDay() bool {
+	const days = 366
+	return c.Rows > 0 && c.Integers == c.Values && c.Min >= 0 && c.Max <= days
+}
+
+// areFloatIDs reports whether whole numbers that are written as 667.0 look like ids: they have gaps, for which pandas
+// writes whole numbers so, or they are few of a wide range.
+func (c *Column) areFloatIDs(records int64) bool {
+	if c.Wholes == 0 || c.Integers+c.Wholes != c.Numbers || c.MaxValues > 1 || c.Min < 0 || denseName.MatchString(strings.TrimSpace(c.Name)) || records < manyRecords {
+		return false
+	}
+	wide := c.Max-c.Min > 10_000 && c.again && c.Distinct < maxDistinct && float64(c.Distinct) < (c.Max-c.Min)/20
+	return wide || c.Rows < records && c.Distinct > 2
 }
 
 // columnar is the format of sources that have columns of a type each, such as Parquet.

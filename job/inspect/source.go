@@ -29,17 +29,20 @@ import (
 // Errors: [pipeline.ErrConfig] and [pipeline.ErrSchema] for what the user can fix, [pipeline.ErrUnavailable] for what
 // cannot be reached in time.
 func Source(ctx context.Context, cfg *spec.Config, opts Options) (*result.SourceInfo, error) {
-	l, err := probe(ctx, cfg, opts)
+	l, err := probe(ctx, cfg, opts, sampleRows)
 	if err != nil {
 		return nil, err
 	}
 	return l.info(cfg), nil
 }
 
-// probe reads a sample.
-func probe(ctx context.Context, cfg *spec.Config, opts Options) (*looking, error) {
+// probe reads a sample, of so many records where the source has an end.
+func probe(ctx context.Context, cfg *spec.Config, opts Options, want int) (*looking, error) {
+	if !cfg.Source.Bounded() {
+		want = sampleRows
+	}
 	l := &looking{
-		opts: opts, want: sampleRows, timeout: cmp.Or(opts.Timeout, Timeout), bad: &keptBad{}, format: cfg.Parse.Format,
+		opts: opts, want: want, timeout: cmp.Or(opts.Timeout, Timeout), bad: &keptBad{}, format: cfg.Parse.Format,
 		parses: len(cfg.Parse.Features) > 0, names: cfg.Parse.Columns, header: cfg.Parse.Header,
 	}
 	return l, l.read(ctx, cfg)
@@ -71,8 +74,9 @@ type looking struct {
 	// want is how many records are enough, of all splits.
 	want    int
 	timeout time.Duration
-	// ids, if not nil, counts the ids of examples, and nothing else is taken note of.
+	// ids, if not nil, counts the ids of examples, and nothing else is taken note of but labels.
 	ids    *idCounts
+	labels *labelCounts
 	bad    *keptBad
 	format string
 	kinds  map[string]string // what the whole numbers of columns mean, where that is said ([pipeline.MetadataKind])
@@ -94,6 +98,8 @@ type looking struct {
 	found    foundFeatures
 	rows     [][]result.RowInfo // of each split, and where each row ends
 	ends     [][]int64
+	last     map[int]int64 // where reading ended in each split
+	bytes    int64         // of the records that are in columns
 	notes    []string
 }
 
@@ -248,10 +254,14 @@ func (l *looking) decode(split int, b *pipeline.Block) {
 		if begins != nil {
 			at = begins[i]
 		}
+		if l.columns.Enough() {
+			return
+		}
 		fields, err := peek.Decode(l.format, l.names, payload.Value(i))
 		switch {
 		case err == nil:
 			l.columns.Add(fields)
+			l.bytes += int64(len(payload.Value(i)))
 		case !l.parses: // else parsing says it, in its own words
 			_ = l.bad.BadRow(context.Background(), &pipeline.DataError{
 				Source: l.cfg.SourceNode(), Split: l.splits[split].Name, Position: pipeline.Position(at), Reason: "malformed row", Err: err,
@@ -401,6 +411,9 @@ func (l *looking) asStored(split int, b *pipeline.Batch) {
 	}
 	at, begins := int64(b.Origin().From), b.Begins()
 	for i, end := range b.Positions() {
+		if l.columns.Enough() {
+			return
+		}
 		fields := peek.FromArrow(b.Record(), i, plain)
 		for i := range fields {
 			if kind := l.kinds[fields[i].Name]; kind != "" {
@@ -423,6 +436,15 @@ func (l *looking) examples(split int, b *pipeline.Batch) error {
 	defer b.Release()
 	if l.ids != nil {
 		l.ids.add(b)
+		if l.labels != nil {
+			l.labels.add(b)
+		}
+		if p := b.Positions(); len(p) > 0 {
+			if l.last == nil {
+				l.last = map[int]int64{}
+			}
+			l.last[split] = p[len(p)-1]
+		}
 		return nil
 	}
 	sparse := map[string]bool{}
@@ -696,7 +718,10 @@ func (l *looking) proposeOptions(cfg *spec.Config, label string) peek.ProposeOpt
 	if cfg.Source.Columnar() {
 		format = cfg.Source.Value().UsualFormat()
 	}
-	return peek.ProposeOptions{Format: format, Header: l.header && cfg.Source.FileList() != nil, Names: l.names, Label: label}
+	return peek.ProposeOptions{
+		Format: format, Header: l.header && cfg.Source.FileList() != nil, Names: l.names, Label: label,
+		All: l.readAll(cfg) && !l.columns.Enough(),
+	}
 }
 
 // remark adds what a person should know.

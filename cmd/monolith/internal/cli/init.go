@@ -28,6 +28,9 @@ func (a *App) initCommand(out *outcome) *cobra.Command {
 		Short:      "Write a job for a source",
 		Long: `Look into a source and write a job file that trains on it, with comments on what is guessed. Nothing else is changed.
 
+It scales numbers, chooses batch, epochs, early stop and what is held out, and leaves out columns that tell the label or
+never repeat. Each comment has the figure behind it. docs/init.md has the rules.
+
 SOURCE is data files or a pattern, kafka://host:port/topic, or synthetic, as with inspect. What a column means nobody can tell from
 its values alone: look through the features and the label before you train.`,
 		Example: `  monolith init ratings.csv > ratings.yaml
