@@ -3,6 +3,7 @@ package conf
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -102,11 +103,11 @@ func entryOf(n *yaml.Node, name string) (key, value *yaml.Node) {
 // nested writes key: {key: value}.
 func nested(path []string, value string) (string, error) {
 	out := value
-	for i := len(path) - 1; i >= 0; i-- {
-		if _, err := strconv.Atoi(path[i]); err == nil {
+	for i, name := range slices.Backward(path) {
+		if _, err := strconv.Atoi(name); err == nil {
 			return "", fmt.Errorf("%w: there is no such list", ErrEdit)
 		}
-		if out = path[i] + ": " + out; i > 0 {
+		if out = name + ": " + out; i > 0 {
 			out = "{" + out + "}"
 		}
 	}
@@ -206,7 +207,7 @@ func (e *editor) replace(key, n *yaml.Node, value string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	begin := end
+	var begin int
 	switch block := n.Kind != yaml.ScalarNode && n.Style&yaml.FlowStyle == 0; {
 	case n.Kind == yaml.AliasNode, !block && (n.Tag != "!!null" || n.Value != ""):
 		begin = e.begin(n)
@@ -230,14 +231,13 @@ func (e *editor) insert(n *yaml.Node, entry string) (string, error) {
 		return e.text[:at] + entry + e.text[at:], nil
 	}
 	end, err := e.end(c[len(c)-2], c[len(c)-1])
-	if n.Style&yaml.FlowStyle != 0 {
-		if err != nil {
-			return "", err
-		}
-		return e.text[:end] + ", " + entry + e.text[end:], nil
-	}
 	indent := strings.Repeat(" ", n.Column-1)
-	if err != nil { // the last value ends nobody knows where: in front of the first
+	switch flow := n.Style&yaml.FlowStyle != 0; {
+	case flow && err != nil:
+		return "", err
+	case flow:
+		return e.text[:end] + ", " + entry + e.text[end:], nil
+	case errors.Is(err, ErrEdit): // where the last value ends is not known: in front of the first
 		at := e.begin(c[0])
 		return e.text[:at] + entry + "\n" + indent + e.text[at:], nil
 	}

@@ -48,7 +48,7 @@ func TestEdit(t *testing.T) {
 
 // splitSets cuts at blanks in front of a key.
 func splitSets(s string) (out []string) {
-	for _, f := range strings.Fields(s) {
+	for f := range strings.FieldsSeq(s) {
 		if strings.Contains(f, "=") {
 			out = append(out, f)
 		} else {

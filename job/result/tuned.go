@@ -21,7 +21,7 @@ type Tuned struct {
 	Candidates []TunedCandidate `json:"candidates"`
 	// Best is the number of the candidate that won; 0: the job as it is.
 	Best int `json:"best"`
-	// Noise is by how much the job as it is differs from itself with another seed. Gain is by how
+	// Noise is by how much the job as it is differs from itself with another seed, the most of all rungs. Gain is by how
 	// much the best candidate is better than the job as it is, 0 where that is not above Noise.
 	Noise Scalar `json:"noise"`
 	Gain  Scalar `json:"gain"`

@@ -501,7 +501,7 @@ func (sp *space) numbers(model string) {
 		path := "model." + model + "." + n.key
 		v, ok := sp.values[path]
 		now, err := strconv.ParseFloat(v.Value, 64)
-		if !ok || err != nil || !sp.free(path) {
+		if _, layers := sp.rules["optimizer.dense"]; !ok || err != nil || !sp.free(path) || n.key == "dense_l2" && !layers {
 			continue
 		}
 		l := lever{often: oftenOthers}

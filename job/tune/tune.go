@@ -352,10 +352,8 @@ func (s *search) rung(ctx context.Context, rung int, members []int) error {
 			return err
 		}
 	}
-	if rung == 0 {
-		if _, err := s.once(ctx, rung, 0, s.state.Rows[rung], true); err != nil {
-			return err
-		}
+	if _, err := s.once(ctx, rung, 0, s.state.Rows[rung], true); err != nil {
+		return err
 	}
 	for _, m := range members {
 		if _, err := s.once(ctx, rung, m, s.state.Rows[rung], false); err != nil {

@@ -23,12 +23,17 @@ func (s *search) result() (*result.Tuned, error) {
 		Notes: s.notes, Trials: len(st.Trials), Earlier: s.earlier, Seconds: st.Seconds, TimedOut: s.timedOut, Drained: s.drained,
 		Noise: result.Scalar(math.NaN()),
 	}
-	base, again := st.find(0, 0, false), st.find(0, 0, true)
-	if base != nil {
-		out.BadRows = base.BadRows
-	}
-	if base != nil && again != nil && again.Lost == "" {
-		out.Noise = result.Scalar(math.Abs(base.Scores[s.score] - again.Scores[s.score]))
+	for rung := range st.Rows {
+		base, again := st.find(rung, 0, false), st.find(rung, 0, true)
+		if base != nil {
+			out.BadRows = base.BadRows
+		}
+		if base != nil && again != nil { // two seeds may be near by chance: the largest difference counts
+			noise := math.Abs(base.Scores[s.score] - again.Scores[s.score])
+			if !(noise <= float64(out.Noise)) {
+				out.Noise = result.Scalar(noise)
+			}
+		}
 	}
 	s.decide(out)
 	s.list(out)
@@ -42,7 +47,7 @@ func (s *search) result() (*result.Tuned, error) {
 
 // decide chooses the best candidate of the highest rung in which there is a choice.
 func (s *search) decide(out *result.Tuned) {
-	for rung := len(s.state.Rows) - 1; rung >= 0; rung-- {
+	for rung := range slices.Backward(s.state.Rows) {
 		ranked := s.ranked(rung)
 		base := s.state.find(rung, 0, false)
 		if len(ranked) < 2 || base == nil {
@@ -171,11 +176,7 @@ const (
 func (s *search) text(r *result.Tuned) (string, error) {
 	set := s.candidates[r.Best].set()
 	if r.Best > 0 {
-		dir, err := s.ownDir()
-		if err != nil {
-			return "", err
-		}
-		if dir != "" {
+		if dir := s.ownDir(); dir != "" {
 			set = append(set, "dir="+dir)
 			s.notes = append(s.notes, fmt.Sprintf("the tuned job trains into %s: %s belongs to the job as it was", dir, s.cfg.Dir))
 			r.Notes = s.notes
@@ -190,16 +191,16 @@ func (s *search) text(r *result.Tuned) (string, error) {
 
 // ownDir is the dir that a tuned job needs, because its file names the one of the job; empty: it has
 // its own, after the file's name.
-func (s *search) ownDir() (string, error) {
+func (s *search) ownDir() string {
 	for _, v := range s.cfg.Effective() {
 		if (v.Path == "dir" || v.Path == "name") && (v.From == "file" || v.From == "flag") {
 			if fsx.IsURL(s.cfg.Dir) {
-				return strings.TrimRight(s.cfg.Dir, "/") + "-tuned", nil
+				return strings.TrimRight(s.cfg.Dir, "/") + "-tuned"
 			}
-			return filepath.ToSlash(filepath.Clean(s.cfg.Dir)) + "-tuned", nil
+			return filepath.ToSlash(filepath.Clean(s.cfg.Dir)) + "-tuned"
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // header is the comment at the top.

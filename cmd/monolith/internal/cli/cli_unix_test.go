@@ -209,7 +209,8 @@ func fakes() cli.Ops {
 				Candidates: []job.TunedCandidate{
 					{Number: 2, Changes: []job.TunedChange{{Key: "model.lr.bias_l2", Value: "0.1", Was: "0"}}, Rung: 2, Rows: 60000, Scores: job.Scores{"log_loss": .5, "auc": .75}, Seconds: 1.25},
 					{Rung: 2, Rows: 60000, Scores: job.Scores{"log_loss": .5125, "auc": math.NaN()}, Seconds: 2},
-					{Number: 1, Changes: []job.TunedChange{{Key: "train.batch", Value: "64", Was: "512"}}, Rung: 1, Rows: 20000, Lost: "no memory"}, {Number: 3},
+					{Number: 1, Changes: []job.TunedChange{{Key: "train.batch", Value: "64", Was: "512"}}, Rung: 1, Rows: 20000, Lost: "no memory"},
+					{Number: 3},
 				},
 				Notes: []string{"a note"}, BadRows: map[string]int64{"bad label": 2}, TimedOut: o.Trials == 2,
 			}
