@@ -16,6 +16,8 @@ const (
 	// vecAccumulator is the sum of squares that vectors begin with. Gradients are sums over a batch divided by 512 as a
 	// rule (train.reference_batch), and that of a vector that begins near 0 is smaller still: 1e-6 swamps it.
 	vecAccumulator = 3e-8
+	// productAccumulator is that of factorization machines by F²: the gradient of a vector is a sum of F-1 others.
+	productAccumulator = 3e-9
 )
 
 // RowRules are the update rules of embedding rows.
@@ -27,10 +29,11 @@ type RowRules struct {
 // RowRules returns the rules of c, and for those that are nil the usual ones, which follow F, the number of sparse features:
 //
 //	bias  FTRL     lr = min(0.25, 2/F)
-//	vec   Adagrad  lr = 0.05·min(1, n/F), initial accumulator 3e-8
+//	vec   Adagrad  lr = 0.05·min(1, 8/F), initial accumulator 3e-9·F²    factorization machines beside a linear term
+//	vec   Adagrad  lr = 0.05·min(1, 20/F), initial accumulator 3e-8      other models
 //
-// n is 8 where a factorization machine's products add to a linear term, and 20 in other models. All F ids of an example move
-// at once and the same way, so the sum of their steps is what has to stay of one size. bytedance/monolith has the same
+// All F ids of an example move at once and the same way, so the sum of their steps is what has to stay of one size. The
+// accumulator keeps the first example of a rare id from moving its vector by a whole step. bytedance/monolith has the same
 // rules, with rates that do not follow F. docs/quality.md has the measurements.
 func (c Config) RowRules() RowRules {
 	f := 0.0
@@ -45,11 +48,11 @@ func (c Config) RowRules() RowRules {
 		r.Bias = optim.FTRL{LR: round2(min(biasMost, biasRate/f))}.WithDefaults()
 	}
 	if r.Vec == nil {
-		n := otherFeatures
+		n, accumulator := otherFeatures, vecAccumulator
 		if t := c.topology(); t.bias && t.interacts {
-			n = productFeatures
+			n, accumulator = productFeatures, productAccumulator*f*f
 		}
-		r.Vec = optim.Adagrad{LR: round2(vecRate * min(1, n/f)), InitialAccumulator: vecAccumulator}.WithDefaults()
+		r.Vec = optim.Adagrad{LR: round2(vecRate * min(1, n/f)), InitialAccumulator: round2(accumulator)}.WithDefaults()
 	}
 	return r
 }

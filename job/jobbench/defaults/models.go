@@ -65,6 +65,9 @@ func withModel(text, model string, s dataSet) (string, error) {
 		}
 		remove(features, "label")
 		put(root, "heads", fmt.Sprintf("[{name: %s, label: label}, {name: second, label: label}]", mainHead))
+		if metric := child(child(child(root, "train"), "early_stop"), "metric"); metric != nil {
+			metric.Value = mainHead + "." + metric.Value
+		}
 		put(root, "model", model)
 	case model == "dssm" && s.item != "":
 		put(root, "model", fmt.Sprintf("{dssm: {item: [%s]}}", s.item))
