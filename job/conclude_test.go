@@ -247,6 +247,30 @@ func TestTheBestSnapshotStays(t *testing.T) {
 	if entries, err := os.ReadDir(filepath.Join(cfg.Dir, "snapshots")); err != nil || len(entries) != 2 {
 		t.Errorf("snapshots %v, %v; want the newest and the best", entries, err)
 	}
+	// An export is of the best one where the job says so, unless that is damaged.
+	for want, best := range map[string]bool{filepath.Base(r.Snapshot): false, filepath.Base(r.BestSnapshot): true} {
+		e, err := job.ExportModel(t.Context(), job.ExportModelOptions{Snapshot: cfg.Dir, Best: best, Format: "native", Dir: filepath.Join(t.TempDir(), "models")})
+		if err != nil || filepath.Base(e.Snapshot) != want {
+			t.Errorf("best %v: export of %+v, %v, want %s", best, e, err, want)
+		}
+	}
+	damaged := t.TempDir()
+	if err := os.CopyFS(damaged, os.DirFS(filepath.Join(cfg.Dir, "snapshots"))); err != nil {
+		t.Fatal(err)
+	}
+	files, _ := filepath.Glob(filepath.Join(damaged, filepath.Base(r.BestSnapshot), "*"))
+	for _, file := range files {
+		if b, err := os.ReadFile(file); err == nil && !strings.HasSuffix(file, ".json") && len(b) > 100 {
+			b[len(b)/2] ^= 1
+			if err := os.WriteFile(file, b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	e, err := job.ExportModel(t.Context(), job.ExportModelOptions{Snapshot: damaged, Best: true, Format: "native", Dir: filepath.Join(t.TempDir(), "models")})
+	if err != nil || filepath.Base(e.Snapshot) != filepath.Base(r.Snapshot) {
+		t.Errorf("the best one is damaged: export of %+v, %v, want %s", e, err, r.Snapshot)
+	}
 	// Who serves the job has the newest, and a word that there was a better one.
 	var log bytes.Buffer
 	a, end := serveModels(t.Context(), t, job.ServeModelsOptions{Jobs: []job.ServedJob{{Load: func() (*job.Config, error) { return cfg, nil }}}, Poll: time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})

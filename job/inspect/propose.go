@@ -355,9 +355,9 @@ func written(c *spec.Config, target, name string, l *looking, p peek.Proposal, t
 	}
 	switch {
 	case holdout && rows < manyRows:
-		line("  early_stop: {patience: 1, metric: log_loss}   # ends training where held-out examples get no better; eval and predict take the best epoch")
+		line("  early_stop: {patience: 1, metric: log_loss}   # ends training where held-out examples get no better; eval, predict and export take the best epoch")
 	case bounded:
-		line("  # early_stop: {patience: 1, metric: log_loss}   # with eval and epochs: ends training where it gets no better, and eval and predict take the best epoch")
+		line("  # early_stop: {patience: 1, metric: log_loss}   # with eval and epochs: ends training where it gets no better, and eval, predict and export take the best epoch")
 	}
 	line("snapshot: {every: 5m, keep: 3}")
 	share := float64(tried.ones) / float64(max(tried.good, 1))

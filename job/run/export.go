@@ -78,6 +78,9 @@ type ExportModelOptions struct {
 	// Snapshot is a snapshot's folder, or a job's dir or a folder of snapshots for the newest good one in it; or the URL of a snapshot or folder in a store, which this process
 	// reads alone.
 	Snapshot string
+	// Best takes, of several, the one of the best evaluation, if one is marked and not damaged. Set it for jobs with
+	// train.early_stop, whose newest snapshot is of a worse epoch.
+	Best bool
 	// Format is one of [ExportFormats].
 	Format string
 	// Dir is the folder of exports: the one of snapshot 12 becomes the folder 12 in it. As the URL of a store it needs the runner local.
@@ -183,6 +186,9 @@ func ExportModel(ctx context.Context, o ExportModelOptions) (_ *result.ExportedM
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
+	if o.Best {
+		from.BestFirst()
+	}
 	info, damaged, err := from.Good(ctx) // what is written is named after it
 	if err != nil {
 		return nil, err

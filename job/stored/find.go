@@ -40,9 +40,9 @@ func ToRead(c *spec.Config, asked string) (*Folder, error) {
 		case len(best) > 0 && asked == Best:
 			return Local(best), nil
 		case len(best) > 0:
-			return Local(append(best, slices.DeleteFunc(entries, func(e snapshot.Entry) bool {
-				return slices.ContainsFunc(best, func(b snapshot.Entry) bool { return b.ID == e.ID })
-			})...)), nil
+			f := Local(entries)
+			f.BestFirst()
+			return f, nil
 		case asked == Best:
 			return nil, fault.Config("job: there is no best snapshot in %s: one is marked after an epoch that was evaluated (eval.source), of several epochs or under train.early_stop", SnapshotsIn(c))
 		}
@@ -57,6 +57,14 @@ func ToRead(c *spec.Config, asked string) (*Folder, error) {
 		return nil, err
 	}
 	return Local(entries), nil
+}
+
+// BestFirst has the best snapshots read before the others.
+func (f *Folder) BestFirst() {
+	best := bestOf(f.Entries)
+	f.Entries = append(best, slices.DeleteFunc(slices.Clone(f.Entries), func(e snapshot.Entry) bool {
+		return slices.ContainsFunc(best, func(b snapshot.Entry) bool { return b.ID == e.ID })
+	})...)
 }
 
 // BestIn is the newest good snapshot of a folder that is marked as the best, of what is trained on now; nil: there is none.

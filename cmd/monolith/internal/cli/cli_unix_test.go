@@ -655,7 +655,7 @@ func TestExportOfAJobFromStandardInput(t *testing.T) {
 	if code := app.Run(t.Context(), []string{"export", "-", "--format", "native", "--dir", "models", "--warmup-from", "source"}); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &stderr)
 	}
-	if got.Snapshot != "runs/click" || got.WarmupFrom == nil || got.WarmupFrom.Name != "click" {
+	if got.Snapshot != "runs/click" || got.Best || got.WarmupFrom == nil || got.WarmupFrom.Name != "click" {
 		t.Errorf("export of %q with requests of %+v", got.Snapshot, got.WarmupFrom)
 	}
 }

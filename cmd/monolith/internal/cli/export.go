@@ -39,6 +39,7 @@ complete. The snapshot is not changed.
   arrow        the same as Arrow IPC files
 
 SNAPSHOT is a snapshot's folder, or a job's dir for the newest one in it, or the URL of a folder of snapshots or of one in a store (snapshot.upload); JOB.yaml stands for its dir, and says where a runner submits to.
+Of a job with train.early_stop the best snapshot is exported, otherwise the newest.
 DIR may be the URL of a folder in a store: s3://, gs://, hdfs:// or file:///. The export is written on this machine (--spool), where it needs room, and then uploaded; nothing locks a
 store, so that one process at a time may export there.
 
@@ -110,7 +111,7 @@ It is read by parts, and never loaded whole. A run that was killed is continued 
 				if err := cfg.Destination("--dir", o.Dir, true); err != nil {
 					return err
 				}
-				o.Snapshot, o.Beam = cfg.Dir, cfg.Beam
+				o.Snapshot, o.Best, o.Beam = cfg.Dir, cfg.Train.EarlyStop != nil, cfg.Beam
 			} else if o.Runner != "" && o.Runner != "local" && o.Runner != "prism" {
 				return &usageError{message: fmt.Sprintf("--runner %s needs a job file, whose section beam says where to submit to: monolith export JOB.yaml", o.Runner)}
 			}
