@@ -430,7 +430,8 @@ func ruleOf(cfg *spec.Config, role string, layout *param.Layout) (rule, bool) {
 	case "dense":
 		numbers := 0
 		for _, t := range layout.Dense {
-			if _, statistic := t.Optimizer.(optim.EMA); statistic {
+			switch t.Optimizer.(type) {
+			case optim.EMA, optim.Intercept: // which go by no optimizer of the job
 				continue
 			}
 			n := 1

@@ -488,7 +488,7 @@ func TestSpace(t *testing.T) {
 	t.Run("a rate of the job's own", func(t *testing.T) {
 		t.Parallel()
 		got := keys(text(run, data, "{fm: {dim: 8}}", "optimizer: {sparse: {sgd: {lr: 7}}}\n"), nil, job.TuneOptions{})
-		has(t, got, map[string]bool{"optimizer.sparse.sgd.lr=28": true, "optimizer.sparse={adagrad: {lr: 0.05}}\n": true, "optimizer.sparse={adagrad: {lr: 0.2}}\n": true})
+		has(t, got, map[string]bool{"optimizer.sparse.sgd.lr=28": true, "optimizer.sparse={adagrad: {initial_accumulator: ": true, " lr: 0.05}}\n": true, " lr: 0.2}}\n": true})
 	})
 	t.Run("the environment's", func(t *testing.T) {
 		t.Parallel()
