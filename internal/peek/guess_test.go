@@ -2,6 +2,7 @@ package peek_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -16,9 +17,7 @@ func guessed(records int, o peek.ProposeOptions, row func(i int, rng *rand.Rand)
 	var c peek.Columns
 	for i := range records {
 		values := map[string]string{"item": fmt.Sprint(rng.IntN(50)), "label": fmt.Sprint(rng.IntN(2))}
-		for k, v := range row(i, rng) {
-			values[k] = v
-		}
+		maps.Copy(values, row(i, rng))
 		var fields []peek.Field
 		for _, name := range []string{"item", "x", "z", "weight", "label"} {
 			if v, ok := values[name]; ok {

@@ -336,7 +336,7 @@ func written(c *spec.Config, target, name string, l *looking, p peek.Proposal, t
 	case !bounded:
 		line("  batch: 512                     # of a stream a batch goes after train.max_batch_delay (5s), full or not")
 	default:
-		line("  batch: %-24d# by the %s%d records: few records need small batches, many are quicker in large ones", batch, about, rows)
+		line("  batch: %-24d# by %s%d records: few need small batches, many are quicker in large ones", batch, about, rows)
 	}
 	switch total := tried.good + tried.bad; {
 	case tried.bad > 0:
