@@ -183,9 +183,12 @@ func TestProposeIDsThatComeOnce(t *testing.T) {
 		row     func(i int, r *rand.Rand) map[string]string
 		want    string
 	}{
-		"many":        {2000, peek.ProposeOptions{}, unique, "# - x: left out, it is another in each of 2000 records"},
-		"few":         {400, peek.ProposeOptions{}, unique, "{name: x, slot: 2}   # another in every record that was looked at"},
-		"all":         {400, peek.ProposeOptions{All: true}, unique, "# - x: left out, it is another in each of all 400 records"},
+		"many": {2000, peek.ProposeOptions{}, unique, "# - x: left out, it is another in each of 2000 records"},
+		"few":  {400, peek.ProposeOptions{}, unique, "{name: x, slot: 2}   # another in every record that was looked at"},
+		"all":  {400, peek.ProposeOptions{All: true}, unique, "# - x: left out, it is another in each of all 400 records"},
+		"lists": {2000, peek.ProposeOptions{All: true}, func(i int, _ *rand.Rand) map[string]string {
+			return map[string]string{"x": fmt.Sprintf("a%d|b%d|c%d", i%20, i/20%10, i/200)}
+		}, `{name: x, slot: 2, split: "|", combiner: mean}`},
 		"once twice":  {2000, peek.ProposeOptions{}, twice, "{name: x, slot: 2}\n"},
 		"late, twice": {3000, peek.ProposeOptions{}, func(i int, r *rand.Rand) map[string]string { return unique(min(i, 2998), r) }, "{name: x, slot: 2}"},
 		"nothing else": {2000, peek.ProposeOptions{}, func(i int, r *rand.Rand) map[string]string {

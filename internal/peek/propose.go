@@ -461,6 +461,8 @@ func (c *Column) once(records int64, all bool) (leaveOut bool, why string) {
 	switch {
 	case records < manyRecords || c.Rows < records || c.Values != c.Rows || c.again:
 		return false, ""
+	case c.separator() != "": // a list: its ids come again where no list does
+		return false, ""
 	case c.Integers == c.Values && c.Max-c.Min+1 == float64(c.Rows):
 		return true, "it numbers the records"
 	case recordName.MatchString(called):
