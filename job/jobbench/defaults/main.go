@@ -4,7 +4,7 @@
 //	export MONOLITH_DATA=/path/to/data                        # or -data; generated sets need none
 //	go run ./job/jobbench/defaults -out /tmp/defaults.tsv     # everything; hours. A run that was killed continues
 //	go run ./job/jobbench/defaults -data-sets '^ids39$' -models '^(lr|fm|deepfm)$' -seeds 5
-//	go run ./job/jobbench/defaults -data-sets '^two-ids$' -models '^(lr|fm)$' -workers 1,2,4 -batches 512,4096 -seeds 5
+//	go run ./job/jobbench/defaults -data-sets '^two-ids$' -models '^(lr|fm)$' -workers 1,2,4 -batches init,4096 -seeds 5
 //	go run ./job/jobbench/defaults -set optimizer.bias.ftrl.lr=0.1 -out /tmp/changed.tsv
 //
 // Each run is a cell: a set, a model, a seed, a batch size and a number of workers. The seed makes the job's initial
@@ -107,13 +107,16 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 			return err
 		})
 	}
-	numbers := func(to *[]int, name, what string, usual ...int) {
-		*to = usual
+	// Besides numbers from 1 there is a word, for the usual one.
+	numbers := func(to *[]int, name, what, word string, usual int) {
+		*to = []int{usual}
 		f.Func(name, what, func(s string) error {
 			*to = nil
 			for part := range strings.SplitSeq(s, ",") {
 				n, err := strconv.Atoi(part)
-				if err != nil || n < 1 {
+				if part == word {
+					n = usual
+				} else if err != nil || n < 1 {
 					return fmt.Errorf("%q is no number from 1", part)
 				}
 				*to = append(*to, n)
@@ -124,8 +127,8 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 	pattern(&o.sets, "data-sets", "regular expression of the `names` of data sets; all")
 	pattern(&o.models, "models", "regular expression of the `names` of models and peers; all")
 	f.IntVar(&o.seeds, "seeds", 1, "seeds 1 to `N`")
-	numbers(&o.batches, "batches", "batch `sizes` (default 512)", 512)
-	numbers(&o.workers, "workers", "`numbers` of workers (default 1)", 1)
+	numbers(&o.batches, "batches", "batch `sizes`; init is that of init's job (default init)", "init", ownBatch)
+	numbers(&o.workers, "workers", "`numbers` of workers (default 1)", "", 1)
 	f.IntVar(&o.passes, "passes", 3, "how often the training rows are read")
 	f.Func("set", "`key=value` of the job; may be given again", func(s string) error {
 		if !strings.Contains(s, "=") || strings.ContainsAny(s, "\t\n") {
@@ -256,6 +259,9 @@ func measure(ctx context.Context, o options, finished map[cell]result, write fun
 					}
 					if r.seconds = time.Since(begin).Seconds(); err != nil {
 						r = result{failed: err.Error()}
+					}
+					if _, r, err = readLine(line(c, r)); err != nil { // the table of a run that continues is the same
+						return nil, err
 					}
 					finished[c] = r
 					if err := errors.Join(write(c, r), os.RemoveAll(job)); err != nil {

@@ -201,7 +201,10 @@ func run(ctx context.Context, c cell, o options, s dataSet, folder, dir string) 
 		return r, err
 	}
 	decode := func(text string, pass int) (*job.Config, error) {
-		set := []string{"dir=" + dir, fmt.Sprint("seed=", c.seed), fmt.Sprint("epochs=", pass), fmt.Sprint("train.batch=", c.batch), fmt.Sprint("train.workers=", c.workers)}
+		set := []string{"dir=" + dir, fmt.Sprint("seed=", c.seed), fmt.Sprint("epochs=", pass), fmt.Sprint("train.workers=", c.workers)}
+		if c.batch != ownBatch {
+			set = append(set, fmt.Sprint("train.batch=", c.batch))
+		}
 		return job.Decode([]byte(text), c.model+".yaml", job.LoadOptions{Set: append(set, o.set...)})
 	}
 	evaluate := func(pass int, snapshot string) (score, error) {

@@ -144,17 +144,18 @@ func (e *encoder) write(path string, rows []row, fields bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	w := bufio.NewWriter(f)
+	w, line := bufio.NewWriter(f), []byte(nil)
 	for _, r := range rows {
-		line := strconv.Itoa(bit(r.positive))
+		line = strconv.AppendInt(line[:0], int64(bit(r.positive)), 10)
 		for _, x := range e.row(r) {
-			line += " "
+			line = append(line, ' ')
 			if fields {
-				line += strconv.Itoa(x.field) + ":"
+				line = append(strconv.AppendInt(line, int64(x.field), 10), ':')
 			}
-			line += strconv.Itoa(x.index) + ":" + strconv.FormatFloat(x.value, 'g', 6, 64)
+			line = append(strconv.AppendInt(line, int64(x.index), 10), ':')
+			line = strconv.AppendFloat(line, x.value, 'g', 6, 64)
 		}
-		if _, err := w.WriteString(line + "\n"); err != nil {
+		if _, err := w.Write(append(line, '\n')); err != nil {
 			return err
 		}
 	}
@@ -176,11 +177,15 @@ func runPeer(ctx context.Context, path, program, kind string, c cell, d *data, d
 	r = result{first: nothing, last: nothing, life: nothing, rows: int64(c.passes * len(d.train))}
 	predicted := func(pass int) string { return filepath.Join(dir, fmt.Sprintf("valid.%d.txt", pass)) }
 	if program == "torch" {
+		batch := c.batch
+		if batch == ownBatch {
+			batch = 512
+		}
 		script := filepath.Join(dir, "defaults_torch.py")
 		if err := os.WriteFile(script, torchScript, 0o600); err != nil {
 			return r, err
 		}
-		if err := execute(ctx, dir, path, script, kind, dir, strconv.Itoa(c.batch), strconv.FormatUint(c.seed, 10), strconv.Itoa(c.passes)); err != nil {
+		if err := execute(ctx, dir, path, script, kind, dir, strconv.Itoa(batch), strconv.FormatUint(c.seed, 10), strconv.Itoa(c.passes)); err != nil {
 			return r, err
 		}
 		p, err := readPredictions(filepath.Join(dir, "seen.txt"), d.train)
@@ -231,7 +236,7 @@ func readPredictions(path string, rows []row) (p predictions, err error) {
 		return p, err
 	}
 	p.labels = labels(rows)
-	for _, word := range strings.Fields(string(text)) {
+	for word := range strings.FieldsSeq(string(text)) {
 		x, err := strconv.ParseFloat(word, 32)
 		if err != nil {
 			return p, fmt.Errorf("%s: %w", path, err)

@@ -14,11 +14,14 @@ import (
 type cell struct {
 	set, model string
 	seed       uint64
-	// batch and workers are 0 for what has none, such as a constant.
+	// batch and workers are 0 for what has none, such as a constant. batch may be [ownBatch].
 	batch, workers, passes int
 	// settings are the job's others: -set and -all-rows.
 	settings string
 }
+
+// ownBatch is the batch size of init's job; PyTorch takes 512 then.
+const ownBatch = -1
 
 // result is what a run came to.
 type result struct {
@@ -66,7 +69,7 @@ func line(c cell, r result) string {
 	return strings.Join(append(out, fmt.Sprint(r.rows), strconv.FormatFloat(r.seconds, 'f', 1, 64), oneLine(r.failed)), "\t")
 }
 
-func digits(x float64) string { return strconv.FormatFloat(x, 'f', 5, 64) }
+func digits(x float64) string { return strconv.FormatFloat(x, 'f', 6, 64) }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 

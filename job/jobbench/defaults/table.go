@@ -183,7 +183,7 @@ func blockOf(s dataSet, cells []cell, of map[cell][]result, batch int, o options
 		}
 		rows = append(rows, append(row, missed))
 	}
-	title := fmt.Sprintf("%s, batch %d, %s", s.name, batch, plural(seeds, "seed"))
+	title := fmt.Sprintf("%s, %s, %s", s.name, batchText(batch), plural(seeds, "seed"))
 	if o.workers[0] != 1 {
 		title += fmt.Sprintf(", %d workers", o.workers[0])
 	}
@@ -220,7 +220,7 @@ func workersOf(s dataSet, cells []cell, of map[cell][]result, batch int, o optio
 		}
 		rows = append(rows, row)
 	}
-	return printed(fmt.Sprintf("%s, batch %d: difference to %s", s.name, batch, plural(o.workers[0], "worker")), rows, o.markdown)
+	return printed(fmt.Sprintf("%s, %s: difference to %s", s.name, batchText(batch), plural(o.workers[0], "worker")), rows, o.markdown)
 }
 
 // difference is a mean with its standard error; of one alone nothing is known about it.
@@ -239,6 +239,13 @@ func difference(x []float64) string {
 		return fmt.Sprintf("%+.4f", mean)
 	}
 	return fmt.Sprintf("%+.4f ± %.4f", mean, math.Sqrt(squares/float64(len(x)-1)/float64(len(x))))
+}
+
+func batchText(n int) string {
+	if n == ownBatch {
+		return "batch of init"
+	}
+	return fmt.Sprintf("batch %d", n)
 }
 
 func plural(n int, what string) string {
