@@ -28,8 +28,12 @@ func FewBatches(stale int64) int64 {
 
 // leadExamples is how many examples one worker trains on alone before others begin. The first steps of a row are its
 // largest: Adagrad's and FTRL's shrink as their accumulators grow. Of several workers at once each takes those steps in
-// full, with weights that lack the others'. docs/quality.md has the measurements.
-const leadExamples = 65_536
+// full, with weights that lack the others'. Layers take theirs by batches: leadBatches is how many of those it is at least.
+// docs/quality.md has the measurements.
+const (
+	leadExamples = 65_536
+	leadBatches  = 50
+)
 
 // InTurn reports whether the workers of this process begin one after the other, each once enough examples were trained on for so
 // many under way.
@@ -40,7 +44,7 @@ func (c *Config) ExamplesBefore(others int64) int64 {
 	if others < 1 {
 		return 0
 	}
-	return max(leadExamples, FewBatches(others)*int64(c.Train.Batch))
+	return max(leadExamples, max(leadBatches, FewBatches(others))*int64(c.Train.Batch))
 }
 
 // StepThreads is how many threads the model of a worker uses in this process, and its rows in shards that are in it.
