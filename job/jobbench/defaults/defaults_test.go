@@ -445,6 +445,16 @@ func TestTable(t *testing.T) {
 	if diff := cmp.Diff([]string{"fm", ".7200", ".6500", ".7200", ".6500", ".4000", ".5500", ".4000", ".5500"}, rows["fm"][:9]); diff != "" {
 		t.Errorf("fm (-want +got): %s", diff)
 	}
+	own := table(map[cell]result{
+		{set: "ids39", model: "lr", batch: ownBatch, workers: 1}: of(.7, .5), {set: "ids39", model: "constant"}: known(.5, .6), {set: "ids39", model: "xlearn-fm"}: known(.7, .5),
+	}, options{passes: 1, batches: []int{ownBatch}, workers: []int{1}, models: o.models})
+	var order []string
+	for l := range strings.Lines(own) {
+		order = append(order, strings.Fields(l + " -")[0])
+	}
+	if diff := cmp.Diff([]string{"ids39,", "model", "constant", "lr", "xlearn-fm", "-"}, order); diff != "" {
+		t.Errorf("rows (-want +got): %s", diff)
+	}
 	if want := "| lr | 2 | +0.0200 ± 0.0100 | +0.0200 ± 0.0100 | +0.0200 ± 0.0100 | +0.0200 ± 0.0100 | +0.0100 ± 0.0000 |"; !strings.Contains(workers, want) {
 		t.Errorf("no %q in %s", want, workers)
 	}

@@ -116,7 +116,7 @@ func table(results map[cell]result, o options) string {
 			continue
 		}
 		cells := slices.SortedFunc(maps.Keys(of), func(x, y cell) int {
-			return cmp.Or(cmp.Compare(x.batch, y.batch), cmp.Compare(order[x.model], order[y.model]), cmp.Compare(x.workers, y.workers))
+			return cmp.Or(cmp.Compare(order[x.model], order[y.model]), cmp.Compare(x.batch, y.batch), cmp.Compare(x.workers, y.workers))
 		})
 		for _, batch := range o.batches {
 			b.WriteString(blockOf(s, cells, of, batch, o))
