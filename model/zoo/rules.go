@@ -10,6 +10,7 @@ import (
 // The rates of [Config.RowRules] and where they begin to fall.
 const (
 	biasRate, biasMost = 2.0, 0.25
+	biasL2, biasL2Most = 0.001, 0.03
 	vecRate            = 0.05
 	productFeatures    = 8.0
 	otherFeatures      = 20.0
@@ -28,12 +29,13 @@ type RowRules struct {
 
 // RowRules returns the rules of c, and for those that are nil the usual ones, which follow F, the number of sparse features:
 //
-//	bias  FTRL     lr = min(0.25, 2/F)
+//	bias  FTRL     lr = min(0.25, 2/F), L2 = min(0.03, F/1000)
 //	vec   Adagrad  lr = 0.05·min(1, 8/F), initial accumulator 3e-9·F²    factorization machines beside a linear term
 //	vec   Adagrad  lr = 0.05·min(1, 20/F), initial accumulator 3e-8      other models
 //
 // All F ids of an example move at once and the same way, so the sum of their steps is what has to stay of one size. The
-// accumulator keeps the first example of a rare id from moving its vector by a whole step. bytedance/monolith has the same
+// accumulator keeps the first example of a rare id from moving its vector by a whole step, and L2 its linear weight: the
+// more ids an example has, the less each is worth. bytedance/monolith has the same
 // rules, with rates that do not follow F. docs/quality.md has the measurements.
 func (c Config) RowRules() RowRules {
 	f := 0.0
@@ -45,7 +47,7 @@ func (c Config) RowRules() RowRules {
 	f = max(f, 1)
 	r := RowRules{Bias: c.BiasOptimizer, Vec: c.VecOptimizer}
 	if r.Bias == nil {
-		r.Bias = optim.FTRL{LR: round2(min(biasMost, biasRate/f))}.WithDefaults()
+		r.Bias = optim.FTRL{LR: round2(min(biasMost, biasRate/f)), L2: round2(min(biasL2Most, biasL2*f))}.WithDefaults()
 	}
 	if r.Vec == nil {
 		n, accumulator := otherFeatures, vecAccumulator

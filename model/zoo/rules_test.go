@@ -13,26 +13,26 @@ import (
 func TestRowRulesFollowTheFeatures(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		model                  string
-		features               int
-		bias, vec, accumulator float32
+		model                      string
+		features                   int
+		bias, l2, vec, accumulator float32
 	}{
-		{zoo.FM, 0, 0.25, 0.05, 3e-9},
-		{zoo.FM, 2, 0.25, 0.05, 1.2e-8},
-		{zoo.FM, 10, 0.2, 0.04, 3e-7},
-		{zoo.FM, 39, 0.051, 0.01, 4.6e-6},
-		{zoo.DeepFM, 39, 0.051, 0.01, 4.6e-6},
-		{zoo.DCNv2, 10, 0.2, 0.05, 3e-8},
-		{zoo.DCNv2, 39, 0.051, 0.026, 3e-8},
-		{"a program's own", 400, 0.005, 0.0025, 3e-8},
+		{zoo.FM, 0, 0.25, 0.001, 0.05, 3e-9},
+		{zoo.FM, 2, 0.25, 0.002, 0.05, 1.2e-8},
+		{zoo.FM, 10, 0.2, 0.01, 0.04, 3e-7},
+		{zoo.FM, 39, 0.051, 0.03, 0.01, 4.6e-6},
+		{zoo.DeepFM, 39, 0.051, 0.03, 0.01, 4.6e-6},
+		{zoo.DCNv2, 10, 0.2, 0.01, 0.05, 3e-8},
+		{zoo.DCNv2, 39, 0.051, 0.03, 0.026, 3e-8},
+		{"a program's own", 400, 0.005, 0.03, 0.0025, 3e-8},
 	} {
 		cfg := zoo.Config{Name: c.model, Features: []zoo.Feature{{Name: "x", Kind: model.Dense, Dim: 7}}}
 		for i := range c.features {
 			cfg.Features = append(cfg.Features, zoo.Feature{Name: fmt.Sprint("f", i)})
 		}
 		got := cfg.RowRules()
-		if bias, vec := got.Bias.(optim.FTRL), got.Vec.(optim.Adagrad); bias.LR != c.bias || vec.LR != c.vec || vec.InitialAccumulator != c.accumulator {
-			t.Errorf("%s, %d features: %s and %s; want rates %g and %g, accumulator %g", c.model, c.features, bias, vec, c.bias, c.vec, c.accumulator)
+		if bias, vec := got.Bias.(optim.FTRL), got.Vec.(optim.Adagrad); bias.LR != c.bias || bias.L2 != c.l2 || vec.LR != c.vec || vec.InitialAccumulator != c.accumulator {
+			t.Errorf("%s, %d features: %s and %s; want rates %g and %g, L2 %g, accumulator %g", c.model, c.features, bias, vec, c.bias, c.vec, c.l2, c.accumulator)
 		}
 		cfg.BiasOptimizer, cfg.VecOptimizer = optim.SGD{LR: 3}, optim.SGD{LR: 4}
 		if got := cfg.RowRules(); got.Bias != cfg.BiasOptimizer || got.Vec != cfg.VecOptimizer {
