@@ -27,7 +27,8 @@ type RowRules struct {
 	Bias, Vec optim.Optimizer
 }
 
-// RowRules returns the rules of c, and for those that are nil the usual ones, which follow F, the number of sparse features:
+// RowRules returns the rules of c, and for those that are nil the usual ones, which follow F, the number of sparse features, one with
+// [First] for each of its entries:
 //
 //	bias  FTRL     lr = min(0.25, 2/F), L2 = min(0.03, F/1000)
 //	vec   Adagrad  lr = 0.05·min(1, 8/F), initial accumulator 3e-9·F²    factorization machines beside a linear term
@@ -41,7 +42,7 @@ func (c Config) RowRules() RowRules {
 	f := 0.0
 	for _, feature := range c.Features {
 		if feature.Kind == model.Sparse {
-			f++
+			f += float64(max(feature.First, 1))
 		}
 	}
 	f = max(f, 1)

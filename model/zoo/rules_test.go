@@ -30,6 +30,9 @@ func TestRowRulesFollowTheFeatures(t *testing.T) {
 		for i := range c.features {
 			cfg.Features = append(cfg.Features, zoo.Feature{Name: fmt.Sprint("f", i)})
 		}
+		if c.features > 2 { // entries side by side count like features
+			cfg.Features = append(cfg.Features[:c.features-1], zoo.Feature{Name: "list", Combiner: zoo.First, First: 2})
+		}
 		got := cfg.RowRules()
 		if bias, vec := got.Bias.(optim.FTRL), got.Vec.(optim.Adagrad); bias.LR != c.bias || bias.L2 != c.l2 || vec.LR != c.vec || vec.InitialAccumulator != c.accumulator {
 			t.Errorf("%s, %d features: %s and %s; want rates %g and %g, L2 %g, accumulator %g", c.model, c.features, bias, vec, c.bias, c.vec, c.l2, c.accumulator)
