@@ -125,7 +125,9 @@ func TestBlocksMakeTheZoo(t *testing.T) {
 			if name == zoo.NFM {
 				cfg.EmbeddingInit = cfg.WithDefaults().EmbeddingInit
 			}
-			cfg.Name = ""
+			// The usual rules go by the model's name.
+			rules := cfg.RowRules()
+			cfg.Name, cfg.BiasOptimizer, cfg.VecOptimizer = "", rules.Bias, rules.Vec
 			composed, err := blocks.New(blocks.Config{Config: cfg, Blocks: test.blocks, Outputs: test.outputs})
 			if err != nil {
 				t.Fatal(err)

@@ -37,7 +37,7 @@ func (l *Lookup) Ahead() *Lookup {
 }
 
 // InTurn returns the stage for workers that begin one after the other: with so many others of the process at work, one waits with its
-// first batch until all of them together have begun batches of wanted(others) examples, or begin none for five seconds, but never longer than thirty. It does not wait on a split
+// first batch until all of them together have begun batches of wanted(others) examples, or begin none for a second, but never longer than thirty. It does not wait on a split
 // that was trained on before. The stage must be that of all workers.
 func (l *Lookup) InTurn(wanted func(others int64) int64) *Lookup {
 	c := *l

@@ -25,7 +25,7 @@ const (
 	turnsPoll = 5 * time.Millisecond
 	turnsIdle = 100 * time.Millisecond
 	// turnsStall is how long a worker waits while none of the others begins a batch: they have none, or wait for this one.
-	turnsStall = 5 * time.Second
+	turnsStall = time.Second
 	// turnsLongest is how long it waits in all: what it was given may be a partition of a slow stream that nobody else reads.
 	turnsLongest = 30 * time.Second
 )

@@ -103,7 +103,7 @@ func TestWorkersBeginInTurn(t *testing.T) {
 			t.Fatalf("the third worker waits after %d batches", batches)
 		}
 		fourth := begin(t.Context(), 3)
-		if time.Sleep(4 * time.Second); !waits(fourth) {
+		if time.Sleep(900 * time.Millisecond); !waits(fourth) {
 			t.Error("the fourth worker has begun")
 		}
 		for _, w := range workers[:2] {
@@ -133,13 +133,13 @@ func TestTurnsDoNotLast(t *testing.T) {
 			begin(t.Context(), i)
 		}
 		third := begin(t.Context(), 2)
-		if time.Sleep(4900 * time.Millisecond); !waits(third) {
+		if time.Sleep(900 * time.Millisecond); !waits(third) {
 			t.Error("the third worker begins before the others have paused for long")
 		}
 		if waits(begin(t.Context(), 3)) {
 			t.Error("a worker that continues waits")
 		}
-		if time.Sleep(4900 * time.Millisecond); !waits(third) {
+		if time.Sleep(900 * time.Millisecond); !waits(third) {
 			t.Error("the third worker begins while others do")
 		}
 		if time.Sleep(200 * time.Millisecond); waits(third) {
@@ -170,13 +170,13 @@ func TestTurnsOfSlowStreams(t *testing.T) {
 			begin(t.Context(), i)
 		}
 		third := begin(t.Context(), 2)
-		for i := range 9 {
-			if time.Sleep(3 * time.Second); !waits(third) {
-				t.Fatalf("the third worker begins after %d s", 3*i+3)
+		for i := range 33 {
+			if time.Sleep(900 * time.Millisecond); !waits(third) {
+				t.Fatalf("the third worker begins after %d ms", 900*(i+1))
 			}
 			begin(t.Context(), 0)
 		}
-		if time.Sleep(3100 * time.Millisecond); waits(third) {
+		if time.Sleep(400 * time.Millisecond); waits(third) {
 			t.Error("the third worker waits for more than 30 s")
 		}
 		for _, w := range workers {
