@@ -327,6 +327,9 @@ func (f *fitting) tensors(have []TensorShape, l *Layout) {
 	}
 }
 
+// intercept is the name of [optim.Intercept].
+const intercept = "intercept"
+
 func (f *fitting) tensor(t Tensor, have []TensorShape, tf *TensorFit) {
 	policy := f.p.tensor(t.Name)
 	state, rule := t.Optimizer.StateDim(t.Len()), t.Optimizer.Name()
@@ -352,7 +355,7 @@ func (f *fitting) tensor(t Tensor, have []TensorShape, tf *TensorFit) {
 	case rule == frozen:
 	case old.Optimizer == rule && old.StateDim == state, old.StateDim == 0 && state == 0:
 		tf.State = true
-	case policy == PolicyFail:
+	case policy == PolicyFail && rule != intercept: // an intercept's state is a count, which begins where that matters little
 		f.bad(f.fault.Tensors, t.Name, PolicyInit, "tensor %s: the snapshot has the state of %s, the model's optimizer is %s", t.Name,
 			stored(old.Optimizer, old.StateDim), stored(rule, state))
 	case policy == PolicyDrop:

@@ -201,6 +201,9 @@ func TestFit(t *testing.T) {
 			"embedding.vec keeps its weights; the optimizer's state starts over: it is adam, was adagrad",
 			"tensor deep.0.weight keeps its weights; the optimizer's state starts over: it is sgd, was adam",
 		}},
+		{name: "an intercept", change: func(l *param.Layout) { l.Dense[0].Optimizer = optim.Intercept{} }, notes: []string{
+			"tensor deep.0.weight keeps its weights; the optimizer's state starts over: it is intercept, was adam",
+		}},
 		{name: "dim", change: func(l *param.Layout) { l.Tables[0].Segments[1].Dim = 16 }, faults: []string{"table embedding segment vec: the snapshot has dim 8, the model dim 16"}},
 		{name: "dim starts over", change: func(l *param.Layout) { l.Tables[0].Segments[1].Dim = 16 }, p: all(param.PolicyInit), notes: []string{"embedding.vec begins with initial values: it has dim 16, was 8"}},
 		{name: "dim grows", change: func(l *param.Layout) { l.Tables[0].Segments[1].Dim = 16 }, p: all(param.PolicyGrow), notes: []string{"embedding.vec keeps its first 8 of 8 weights: it has dim 16 now"}},
